@@ -1,0 +1,56 @@
+"""The recipes behind the shipped files: what is trained, on what, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from ..model.gpt import GPT, GPTConfig
+from . import losses
+from .data import Mixture, cache_dir, token_array
+from .train import Schedule, fit
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model to train from scratch on text."""
+    name: str
+    config: GPTConfig
+    weights: dict[str, float]          # share of each kind of document
+    schedule: Schedule
+    seed: int = 0
+
+
+TARGET = Recipe("target", GPTConfig(n_layer=8, n_head=6, n_embd=384, context=512),
+                {"code": 0.66, "docs": 0.10, "agent": 0.12, "records": 0.12}, Schedule(steps=560))
+
+
+def mixture(tokenizer: Tokenizer, weights: dict[str, float], split: str) -> Mixture:
+    return Mixture({kind: token_array(tokenizer, kind, split) for kind in weights}, weights)
+
+
+@torch.no_grad()
+def text_loss(model: GPT, data: Mixture, batches: int = 4, size: int = 8, length: int = 256) -> float:
+    """Mean next-token loss in nats on fixed windows of `data`."""
+    was, total = model.training, 0.0
+    model.eval()
+    for step in range(batches):
+        batch = data.batch(10_000, step, size, length).to(model.device)
+        total += float(losses.cross_entropy(model(batch[:, :-1]), batch[:, 1:]))
+    model.train(was)
+    return total / batches
+
+
+def train(recipe: Recipe, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> GPT:
+    """Run a recipe from scratch, or on from its checkpoint in the cache folder."""
+    torch.manual_seed(recipe.seed)
+    model = GPT(recipe.config)
+    validation = {kind: mixture(tokenizer, {kind: 1.0}, "validation") for kind in recipe.weights}
+    fit(model, lambda batch, _: losses.cross_entropy(model(batch[:, :-1]), batch[:, 1:]),
+        mixture(tokenizer, recipe.weights, "train"), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
+        seed=recipe.seed, report=report,
+        evaluate=lambda: "validation " + "  ".join(f"{k} {text_loss(model, d, 2):.3f}" for k, d in validation.items()))
+    return model

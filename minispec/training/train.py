@@ -1,0 +1,115 @@
+"""One training loop, for a model on text and for a draft on its target: resumable, atomic, with an ETA.
+
+The learning rate is a trapezoid (warm up, hold, fall to zero over the last part): until the fall begins it does not
+depend on the number of steps, so a run may be made longer or shorter when it is resumed.
+
+A checkpoint holds weights, optimiser state and the step. It is written beside the old one and renamed over it, so an
+interrupted or failed save leaves the old file whole.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..model.gpt import GPT
+from .data import Mixture
+from .muon import Muon
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long, how much at a time, how fast."""
+    steps: int
+    batch_tokens: int = 6144          # tokens a step
+    length: int = 512                 # window length at the end of the run
+    short_length: int = 256           # shorter windows first: cheaper attention while the model learns syntax
+    short_until: float = 0.65         # share of the steps with short windows
+    learning_rate: float = 3e-3
+    warmup: int = 30                  # steps
+    decay_from: float = 0.6           # share of the steps after which the rate falls linearly to zero
+
+    def rate(self, step: int) -> float:
+        """Learning rate at this step."""
+        fall = (self.steps - step) / (self.steps * (1 - self.decay_from))
+        return self.learning_rate * min(1.0, (step + 1) / self.warmup, max(fall, 0.0))
+
+    def window(self, step: int) -> int:
+        return self.short_length if step < self.short_until * self.steps else self.length
+
+
+def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, AdamW for embeddings, positions, biases and norms."""
+    matrices = [p for p in model.h.parameters() if p.ndim == 2]
+    ids = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in ids]
+    return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
+
+
+def save_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Call write(temporary path), then rename over `path`. On any error the old file stays and the temporary goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer]) -> int:
+    """Restore a run and return its next step. Raises ValueError if the file is truncated or of another model."""
+    try:
+        state = torch.load(path, map_location=model.device, weights_only=True)
+        model.load_state_dict(state["model"])
+        for optim, saved in zip(optims, state["optims"], strict=True):
+            optim.load_state_dict(saved)
+        return state["step"]
+    except Exception as error:
+        raise ValueError(f"cannot resume from {path.name}: {type(error).__name__}: {error}. "
+                         "Delete it to start afresh.") from None
+
+
+def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, schedule: Schedule, checkpoint: Path, *,
+        seed: int = 0, report: Callable[[str], None] = print, evaluate: Callable[[], str] | None = None,
+        save_every: int = 25, report_every: int = 10, autocast: torch.dtype | None = None) -> float:
+    """Train `model` in place until schedule.steps; return the mean loss of the last steps.
+
+    loss_of(batch (B, T + 1) int64, progress in [0, 1]) -> scalar. Resumes from `checkpoint` if it exists.
+    """
+    optims = optimisers(model, schedule.learning_rate)
+    first = load_checkpoint(checkpoint, model, optims) if checkpoint.exists() else 0
+    save = lambda step: save_atomic(checkpoint, lambda path: torch.save(
+        {"model": model.state_dict(), "optims": [o.state_dict() for o in optims], "step": step}, path))
+    started, recent = time.perf_counter(), []
+    model.train()
+    for step in range(first, schedule.steps):
+        length = schedule.window(step)
+        batch = data.batch(seed, step, max(1, schedule.batch_tokens // length), length).to(model.device)
+        with torch.autocast(model.device.type, dtype=autocast, enabled=autocast is not None):
+            loss = loss_of(batch, step / schedule.steps)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optim in optims:
+            for group in optim.param_groups:
+                group["lr"] = schedule.rate(step)
+            optim.step()
+            optim.zero_grad()
+        recent = [*recent[-19:], float(loss.detach())]
+        done = step + 1
+        if done % report_every == 0 or done == schedule.steps:
+            each = (time.perf_counter() - started) / (done - first)
+            report(f"step {done}/{schedule.steps}  loss {sum(recent) / len(recent):.3f}  "
+                   f"{schedule.batch_tokens / each:,.0f} tokens/s  ETA {each * (schedule.steps - done) / 60:.1f} min")
+        if done % save_every == 0 or done == schedule.steps:
+            save(done)
+            if evaluate is not None and done % (4 * save_every) == 0:
+                report(f"step {done}/{schedule.steps}  {evaluate()}")
+    model.eval()
+    return sum(recent) / max(1, len(recent))
