@@ -15,6 +15,8 @@ Left out on purpose: paging, batching of sequences with different lengths, quant
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -57,11 +59,14 @@ class KVCache:
         self.length = length
 
     def keep(self, base: int, path: list[int]) -> None:
-        """Keep, of the rows written after `base`, only those in `path`, in that order; the length becomes base + len(path).
+        """Of the rows from `base` on, keep only those in `path`; the length becomes base + len(path).
 
-        `path` holds increasing offsets from `base` (a root-to-leaf path of a tree stored parents first).
+        `path` holds increasing offsets from `base` (a root-to-leaf path of a tree stored parents first). Raises
+        ValueError if it is not increasing, or leaves the rows that the cache holds.
         Example: base=10, rows 10..13 hold nodes 0..3, path=[0, 2] -> rows 10, 11 hold nodes 0 and 2, length 12.
         """
+        if any(a >= b for a, b in pairwise([-1, *path, self.length - base])):
+            raise ValueError(f"path {path} must increase and stay within the {self.length - base} rows from {base} on")
         if path != list(range(len(path))):                       # a chain's path is already in place: nothing to move
             index = torch.tensor(path, device=self.keys[0].device) + base
             for rows in (*self.keys, *self.values):              # (B, H, M, D)

@@ -35,7 +35,7 @@ class GPTConfig:
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            if not isinstance(value, int) or value < 1:
+            if type(value) is not int or value < 1:              # a bool is an int, but no size
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
         if self.n_embd % self.n_head:
             raise ValueError(f"n_embd={self.n_embd} must be a multiple of n_head={self.n_head}")
@@ -141,6 +141,8 @@ class GPT(nn.Module):
             return None
         if mask is None:
             mask = torch.ones(T, T, dtype=torch.bool, device=device).tril()          # (T, T)
+        if mask.shape[0] != T or not T <= mask.shape[1] <= at + T:
+            raise ValueError(f"mask must be ({T}, K) with {T} <= K <= {at + T}, got {tuple(mask.shape)}")
         return F.pad(mask, (at + T - mask.shape[1], 0), value=True)                  # (T, S)
 
     # --- the whole pass --------------------------------------------------------------------------------------------
@@ -152,7 +154,8 @@ class GPT(nn.Module):
         cache:     earlier positions; the new ones are appended to it.
         positions: (T,) position ids, default: cache length, +1, ... A tree passes depths: siblings share a position.
         mask:      (T, K) bool, see `run_layers`; a tree passes its ancestor mask.
-        Raises ValueError where a token, a position or the length does not fit the model.
+        Raises ValueError where the length does not fit the context or the cache. Token ids are not looked at: on a
+        GPU that would cost a wait in every pass, so the decoding loop checks the prompt once.
         """
         B, T = tokens.shape
         past = cache.length if cache is not None else 0
@@ -169,7 +172,7 @@ class GPT(nn.Module):
     def new_cache(self, capacity: int | None = None, batch: int = 1) -> KVCache:
         """An empty cache for this model, `capacity` positions long (default: the context)."""
         c = self.config
-        return KVCache(c.n_layer, c.n_head, c.head_dim, capacity or c.context, batch=batch,
+        return KVCache(c.n_layer, c.n_head, c.head_dim, c.context if capacity is None else capacity, batch=batch,
                        dtype=self.wte.weight.dtype, device=self.wte.weight.device)
 
     @property

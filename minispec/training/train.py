@@ -9,7 +9,6 @@ interrupted or failed save leaves the old file whole.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..model.files import save_atomic
 from ..model.gpt import GPT
 from .data import Mixture
 from .muon import Muon
@@ -50,17 +50,6 @@ def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
     ids = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in ids]
     return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
-
-
-def save_atomic(path: Path, write: Callable[[Path], None]) -> None:
-    """Call write(temporary path), then rename over `path`. On any error the old file stays and the temporary goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer]) -> int:

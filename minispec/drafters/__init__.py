@@ -1,0 +1,7 @@
+"""Who proposes. Each drafter keeps its own state behind the protocol of `minispec.decoding.drafter`."""
+
+from .lm import LMDrafter
+from .ngram import NgramDrafter
+from .table import TableDrafter
+
+__all__ = ["LMDrafter", "NgramDrafter", "TableDrafter"]
