@@ -227,6 +227,7 @@ def test_export_then_load_gives_the_same_logits_bit_for_bit(tmp_path):
     loaded = load_gpt2(tmp_path)
     assert loaded.config == model.config
     assert torch.equal(loaded(tokens), model(tokens))
+    assert all(weight.is_contiguous() for weight in loaded.parameters())          # the transposed ones too
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

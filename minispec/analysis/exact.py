@@ -127,12 +127,11 @@ def snapshot(thing: object) -> object:
         return [snapshot(item) for item in thing]
     if isinstance(thing, dict):
         return {key: snapshot(item) for key, item in thing.items()}
-    if isinstance(thing, (Memoised, torch.nn.Module)) or not hasattr(thing, "__dict__"):
+    if isinstance(thing, (Memoised, Tensor, torch.nn.Module)) or not hasattr(thing, "__dict__"):
         return thing
     copied = copy.copy(thing)
-    if not isinstance(thing, Tensor):
-        for name, value in vars(thing).items():
-            object.__setattr__(copied, name, snapshot(value))
+    for name, value in vars(thing).items():
+        object.__setattr__(copied, name, snapshot(value))
     return copied
 
 
@@ -144,7 +143,7 @@ def fingerprint(thing: object) -> bytes:
         return fingerprint([thing.length, *rows])
     if isinstance(thing, Tensor):
         return thing.contiguous().numpy().tobytes()
-    if isinstance(thing, (Memoised, torch.nn.Module, Callable)):
+    if isinstance(thing, (Memoised, torch.nn.Module)):
         return b"@%d" % id(thing)                              # a model is what it is: it holds no state of the run
     if isinstance(thing, dict):
         return b"{%s}" % b",".join(fingerprint(k) + b":" + fingerprint(v) for k, v in thing.items())
