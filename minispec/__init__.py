@@ -3,7 +3,8 @@
 from .decoding import (Generation, Sampling, SeededDice, TokenTree, Trace, generate, speculate)
 from .model.cache import KVCache
 from .model.gpt import GPT, GPTConfig
+from .model.pair import load_pair
 
 __version__ = "0.1.0"
 __all__ = ["GPT", "GPTConfig", "Generation", "KVCache", "Sampling", "SeededDice", "TokenTree", "Trace", "generate",
-           "speculate"]
+           "load_pair", "speculate"]

@@ -50,6 +50,8 @@ class Memoised:
             raise ValueError(f"{past + T} positions do not fit the model's context of {self.config.context}")
         places = range(past, past + T) if positions is None else positions.tolist()
         sees = torch.ones(T, T).tril().bool().tolist() if mask is None else mask.tolist()      # (T, K)
+        if any(any(row[k - T:][1:]) or not row[k - T] for k, row in enumerate(sees)):
+            raise ValueError("a row must attend to itself and to no row after it")
         names = [int(name) for name in cache.keys[0][0, 0, :past, 0].tolist()]
         for row, (token, place) in enumerate(zip(tokens[0].tolist(), places)):
             older = past + T - len(sees[row])                  # positions before these K are seen by all
@@ -123,8 +125,8 @@ def snapshot(thing: object) -> object:
         copied = copy.copy(thing)
         copied.keys, copied.values = [k.clone() for k in thing.keys], [v.clone() for v in thing.values]
         return copied
-    if isinstance(thing, list):
-        return [snapshot(item) for item in thing]
+    if type(thing) in (list, tuple, set):
+        return type(thing)(map(snapshot, thing))
     if isinstance(thing, dict):
         return {key: snapshot(item) for key, item in thing.items()}
     if isinstance(thing, (Memoised, Tensor, torch.nn.Module)) or not hasattr(thing, "__dict__"):

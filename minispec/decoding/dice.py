@@ -118,5 +118,7 @@ class EnumeratingDice(Dice):
         return bool(self._choose("accept", [(prob, 1), (1 - prob, 0)]))
 
     def draw(self, probs: Tensor) -> int:
-        probs = (probs / probs.sum()).tolist()
-        return self._choose("draw", [(chance, token) for token, chance in enumerate(probs)])
+        total = float(probs.sum())
+        if not 0 < total < float("inf"):
+            raise ValueError(f"cannot draw from probabilities that sum to {total}")
+        return self._choose("draw", [(chance / total, token) for token, chance in enumerate(probs.tolist())])

@@ -22,8 +22,8 @@ from torch import Tensor
 from ..model.cache import KVCache
 from ..model.gpt import GPT
 from .dice import Dice, SeededDice
-from .drafter import Drafter
-from .request import as_batch, check_request, cut_at_stop, end_of
+from .drafter import Drafter, Verdict
+from .request import as_batch, check_proposal, check_request, cut_at_stop, end_of
 from .rules import Rule, Token
 from .sampling import Sampling
 from .trace import Generation, Round, Trace, record
@@ -60,6 +60,7 @@ class Speculation:
     stop_reason is "" until the end, then "stop", "length" (max_new_tokens) or "context".
     """
 
+    @torch.inference_mode()
     def __init__(self, target: GPT, drafter: Drafter, prompt: Sequence[int], *, max_new_tokens: int = 64,
                  rule: Rule | None = None, sampling: Sampling = Sampling(), stop_tokens: Sequence[int] | None = ()):
         self.ids = check_request(target, prompt, max_new_tokens, stop_tokens)
@@ -76,8 +77,10 @@ class Speculation:
         """One round. `self.ids` grows by 1 to depth + 1 tokens."""
         clock = [time.perf_counter()]
         context, base, drafted_from = len(self.ids), self.cache.length, self.drafter.cache_length()
+        room = self.end - context - 1
         # 1) draft: the target's own token comes on top, so one less than the tokens still wanted
-        tree = self.drafter.propose(dice, room=self.end - context - 1)
+        tree = self.drafter.propose(dice, room)
+        check_proposal(tree, room, self.target)
         drafted_to = self.drafter.cache_length()
         clock.append(time.perf_counter())
         # 2) verify
@@ -90,8 +93,9 @@ class Speculation:
         emitted = cut_at_stop([tree.tokens[node] for node in verdict.path] + [verdict.token], self.stops)
         self.ids += emitted
         # 5) roll back: row 0 of the pass was the last committed token, node i was row i + 1
-        self.cache.keep(base, [0] + [node + 1 for node in verdict.path])
-        self.drafter.commit(verdict)
+        kept = verdict.path[:len(emitted) - 1]                   # the whole path, unless a stop token cut it
+        self.cache.keep(base, [0] + [node + 1 for node in kept])
+        self.drafter.commit(Verdict(kept, emitted[-1], verdict.bonus))
         clock.append(time.perf_counter())
 
         if self.ids[-1] in self.stops:

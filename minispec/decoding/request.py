@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..model.gpt import GPT
+from .tree import TokenTree
 
 
 def check_request(target: GPT, prompt: Sequence[int] | Tensor, max_new_tokens: int,
@@ -16,6 +17,8 @@ def check_request(target: GPT, prompt: Sequence[int] | Tensor, max_new_tokens: i
     if isinstance(prompt, Tensor) and prompt.ndim == 2 and len(prompt) > 1:
         raise ValueError(f"a batch of {len(prompt)} prompts was given: decode one sequence at a time")
     ids = prompt.flatten().tolist() if isinstance(prompt, Tensor) else list(prompt)
+    if any(isinstance(token, (list, tuple, Tensor)) for token in ids):
+        raise ValueError(f"a list of {len(ids)} prompts was given: decode one sequence at a time, as a list of token ids")
     size, context = target.config.vocab_size, target.config.context
     if not ids:
         raise ValueError("the prompt is empty: give at least one token (the end-of-text token starts a text)")
@@ -27,6 +30,18 @@ def check_request(target: GPT, prompt: Sequence[int] | Tensor, max_new_tokens: i
     if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be a whole number >= 1, got {max_new_tokens!r}")
     return ids
+
+
+def check_proposal(tree: TokenTree, room: int, target: GPT) -> None:
+    """Raise ValueError if a drafter went past its room, or does not speak the target's vocabulary."""
+    size, depth = target.config.vocab_size, int(tree.depths().max())
+    if depth > room:
+        raise ValueError(f"the drafter proposed {depth} tokens in a row: there is room for {room}")
+    for q in tree.draft_probs.values():
+        if len(q) != size:
+            raise ValueError(f"the draft has a vocabulary of {len(q)} tokens, the target one of {size}: they must share one")
+    if any(not 0 <= token < size for token in tree.tokens):
+        raise ValueError(f"the drafter proposed {tree.tokens}: the target's ids are whole numbers from 0 to {size - 1}")
 
 
 def end_of(target: GPT, ids: Sequence[int], max_new_tokens: int) -> tuple[int, str]:

@@ -84,7 +84,7 @@ class Trace:
             data = json.loads(text)
             data["rounds"] = [_round_from(record) for record in data["rounds"]]
             return cls(**data)
-        except (TypeError, KeyError, json.JSONDecodeError) as error:
+        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no trace: {error}") from None
 
 

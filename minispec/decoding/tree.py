@@ -64,6 +64,32 @@ class TokenTree:
             node = self.parents[node]
         return path[::-1]
 
+    def depth_first(self) -> list[int]:
+        """All nodes in drawing order: each stands right before its own subtree, siblings in the order chosen."""
+        order, waiting = [], self.children(ROOT)[::-1]
+        while waiting:
+            order.append(waiting.pop())
+            waiting += self.children(order[-1])[::-1]
+        return order
+
+    def draw(self, labels: Sequence[object] | None = None) -> str:
+        """The tree in plain characters, one node a line; labels (N,), default: the tokens.
+
+        Example: print(TokenTree((5, 7, 2, 9), (-1, -1, 0, 0)).draw("abcd"))
+            |- a
+            |  |- c
+            |  `- d
+            `- b
+        """
+        labels, lines = self.tokens if labels is None else labels, []
+        for node in self.depth_first():
+            last = [step == self.children(self.parents[step])[-1] for step in self.path(node)]
+            bars = "".join("   " if end else "|  " for end in last[:-1])
+            lines.append(f"{bars}{'`- ' if last[-1] else '|- '}{labels[node]}")
+        return "\n".join(lines)
+
+    __str__ = draw
+
     def depths(self) -> Tensor:
         """Depth of each row of a pass, (1 + N,) int64: 0 for the root, 1 for its children."""
         return _geometry(self.parents)[0]
@@ -71,6 +97,21 @@ class TokenTree:
     def mask(self) -> Tensor:
         """Ancestor-or-self mask of a pass, (1 + N, 1 + N) bool: row r may attend to row c."""
         return _geometry(self.parents)[1]
+
+
+def uniform_parents(branching: Sequence[int]) -> tuple[int, ...]:
+    """Parents of the tree in which every node of depth d has branching[d] children, one depth after another.
+
+    Raises ValueError unless all are whole numbers >= 1. Example: uniform_parents([2, 1]) == (-1, -1, 0, 1).
+    """
+    if not all(isinstance(count, int) and count >= 1 for count in branching):
+        raise ValueError(f"branching must hold whole numbers >= 1, one for each depth, got {branching}")
+    parents, level = [], [ROOT]
+    for count in branching:
+        start = len(parents)
+        parents += [node for node in level for _ in range(count)]
+        level = range(start, len(parents))
+    return tuple(parents)
 
 
 @lru_cache(maxsize=64)

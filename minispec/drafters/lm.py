@@ -24,6 +24,8 @@ class LMDrafter:
     Raises ValueError for a length below 1. A draft whose context is shorter than the target's stops proposing there.
     """
 
+    spare = 0                                            # cache rows beyond the context: none for a chain
+
     def __init__(self, draft: GPT, length: int = 5, sampling: Sampling | None = None):
         if not isinstance(length, int) or length < 1:
             raise ValueError(f"draft length must be a whole number >= 1, got {length!r}")
@@ -34,16 +36,15 @@ class LMDrafter:
         self.sampling = self.own_sampling or sampling
         self.ids = list(prompt)                          # committed tokens
         self.proposed: tuple[int, ...] = ()
-        self.cache = self.draft.new_cache()
+        self.cache = self.draft.new_cache(self.draft.config.context + self.spare)
         known = self.ids[:-1][:self.draft.config.context]
         if known:
             self.draft(as_batch(known, self.draft), self.cache)
 
     def propose(self, dice: Dice, room: int) -> TokenTree:
-        room = min(room, self.length, self.draft.config.context - len(self.ids) + 1)
         tokens, draft_probs = [], []
         feed = self.ids[self.cache.length:]              # one token, or two after a full acceptance
-        while len(tokens) < room:
+        for _ in range(self.reach(room)):
             logits = self.draft(as_batch(feed, self.draft), self.cache)              # (1, T, V)
             q = self.sampling.probs(logits[0, -1]).cpu()                             # (V,)
             tokens.append(dice.draw(q))
@@ -58,10 +59,15 @@ class LMDrafter:
         self.cache.rollback(min(self.cache.length, right))
         self.ids, self.proposed = [*self.ids, *accepted, verdict.token], ()
 
+    def reach(self, room: int) -> int:
+        """How deep the next proposal may go: its last token is never fed, so it may stand just past the context."""
+        return min(room, self.length, self.draft.config.context - len(self.ids) + 1)
+
     def cache_length(self) -> int:
         return self.cache.length
 
     @property
     def lag(self) -> int:
-        """Committed tokens, the last one aside, that the cache has yet to read: 0, or 1 after a full acceptance."""
+        """Committed tokens, the last one aside, that the cache has yet to read: 0, or 1 after a full acceptance; one
+        more for every round without a proposal (no room was left, or the draft's context is full)."""
         return len(self.ids) - 1 - self.cache.length

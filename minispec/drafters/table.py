@@ -4,29 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ..decoding.dice import Dice
 from ..decoding.drafter import Verdict
 from ..decoding.sampling import Sampling
-from ..decoding.tree import TokenTree
+from ..decoding.tree import ROOT, SAMPLED, TokenTree, uniform_parents
+from .lm_tree import pick
 
 
 class TableDrafter:
-    """Proposes a chain of `length` tokens from table (V, V), rows of probabilities: row = last token."""
+    """Proposes from table (V, V), rows of probabilities, row = last token: a chain of `length` tokens, or a tree.
 
-    def __init__(self, table: Tensor, length: int = 2):
-        self.table, self.length, self.max_nodes = table.double(), length, length
+    branching: children of every node, depth by depth; (1,) * length by default. With replacement one child a draw, so
+               that siblings may hold the same token; without, fewer children where q has no more tokens.
+    origin:    how children are picked from a row (see decoding/tree.py); "chosen" takes the likeliest.
+    Raises ValueError for a length below 1, and for rows that are no distributions.
+    """
+
+    def __init__(self, table: Tensor, length: int = 2, *, branching: Sequence[int] | None = None, origin: str = SAMPLED):
+        sums = table.double().sum(-1, keepdim=True)                                # (V, 1)
+        if bool((table < 0).any()) or not torch.allclose(sums, torch.ones_like(sums)):
+            raise ValueError(f"rows of the table must be probabilities that sum to 1, got {table.tolist()}")
+        if not isinstance(length, int) or length < 1:
+            raise ValueError(f"draft length must be a whole number >= 1, got {length!r}")
+        self.table = table.double() / sums                   # float32 rows miss 1 by 1e-8: enough to bias a rule
+        self.origin = origin
+        self.branching = (1,) * length if branching is None else tuple(branching)
+        self.max_nodes = len(uniform_parents(self.branching))
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
         self.last = prompt[-1]
 
     def propose(self, dice: Dice, room: int) -> TokenTree:
-        tokens, draft_probs = [], []
-        while len(tokens) < min(self.length, room):
-            draft_probs.append(self.table[tokens[-1] if tokens else self.last])      # (V,)
-            tokens.append(dice.draw(draft_probs[-1]))
-        return TokenTree.chain(tokens, draft_probs)
+        tokens, parents, draft_probs, level = [], [], {}, [ROOT]
+        for count in self.branching[:room]:
+            start = len(tokens)
+            for node in level:
+                draft_probs[node] = q = self.table[self.last if node == ROOT else tokens[node]]      # (V,)
+                drawn = pick(q, count, self.origin, dice)
+                tokens += drawn
+                parents += [node] * len(drawn)
+            level = range(start, len(tokens))
+        return TokenTree(tuple(tokens), tuple(parents), draft_probs, self.origin)
 
     def commit(self, verdict: Verdict) -> None:
         self.last = verdict.token

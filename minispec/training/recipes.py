@@ -25,7 +25,7 @@ class Recipe:
 
 
 TARGET = Recipe("target", GPTConfig(n_layer=8, n_head=6, n_embd=384, context=512),
-                {"code": 0.66, "docs": 0.10, "agent": 0.12, "records": 0.12}, Schedule(steps=560))
+                {"code": 0.66, "docs": 0.10, "agent": 0.12, "records": 0.12}, Schedule(steps=400, short_until=0.8))
 
 
 def mixture(tokenizer: Tokenizer, weights: dict[str, float], split: str) -> Mixture:
@@ -47,10 +47,10 @@ def text_loss(model: GPT, data: Mixture, batches: int = 4, size: int = 8, length
 def train(recipe: Recipe, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> GPT:
     """Run a recipe from scratch, or on from its checkpoint in the cache folder."""
     torch.manual_seed(recipe.seed)
-    model = GPT(recipe.config)
+    model, length = GPT(recipe.config), min(256, recipe.config.context)
     validation = {kind: mixture(tokenizer, {kind: 1.0}, "validation") for kind in recipe.weights}
     fit(model, lambda batch, _: losses.cross_entropy(model(batch[:, :-1]), batch[:, 1:]),
         mixture(tokenizer, recipe.weights, "train"), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
-        seed=recipe.seed, report=report,
-        evaluate=lambda: "validation " + "  ".join(f"{k} {text_loss(model, d, 2):.3f}" for k, d in validation.items()))
+        seed=recipe.seed, report=report, evaluate=lambda: "validation " + "  ".join(
+            f"{kind} {text_loss(model, part, 2, length=length):.3f}" for kind, part in validation.items()))
     return model

@@ -7,7 +7,6 @@ the indentation after it are one piece, and a dot, an underscore or a space stic
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -26,11 +25,3 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 2048) -> Tokenizer:
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
-
-
-def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Read a tokenizer.json. Raises ValueError if the file is missing or is no tokenizer."""
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:                                     # the library raises a bare Exception
-        raise ValueError(f"{path} is not a tokenizer file: {error}") from None

@@ -1,7 +1,8 @@
 """One training loop, for a model on text and for a draft on its target: resumable, atomic, with an ETA.
 
 The learning rate is a trapezoid (warm up, hold, fall to zero over the last part): until the fall begins it does not
-depend on the number of steps, so a run may be made longer or shorter when it is resumed.
+depend on the number of steps. The checkpoint from just before the fall is kept, so that a finished run can be made
+longer later without starting afresh.
 
 A checkpoint holds weights, optimiser state and the step. It is written beside the old one and renamed over it, so an
 interrupted or failed save leaves the old file whole.
@@ -40,6 +41,10 @@ class Schedule:
         fall = (self.steps - step) / (self.steps * (1 - self.decay_from))
         return self.learning_rate * min(1.0, (step + 1) / self.warmup, max(fall, 0.0))
 
+    def falls(self, step: int) -> bool:
+        """Whether the rate has begun to fall at this step."""
+        return step >= self.steps * self.decay_from
+
     def window(self, step: int) -> int:
         return self.short_length if step < self.short_until * self.steps else self.length
 
@@ -52,17 +57,32 @@ def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
     return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
 
 
-def load_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer]) -> int:
-    """Restore a run and return its next step. Raises ValueError if the file is truncated or of another model."""
-    try:
-        state = torch.load(path, map_location=model.device, weights_only=True)
-        model.load_state_dict(state["model"])
-        for optim, saved in zip(optims, state["optims"], strict=True):
-            optim.load_state_dict(saved)
-        return state["step"]
-    except Exception as error:
-        raise ValueError(f"cannot resume from {path.name}: {type(error).__name__}: {error}. "
-                         "Delete it to start afresh.") from None
+def save_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer], step: int, steps: int) -> None:
+    state = {"model": model.state_dict(), "optims": [o.state_dict() for o in optims], "step": step, "steps": steps}
+    save_atomic(path, lambda part: torch.save(state, part))
+
+
+def resume(path: Path, schedule: Schedule, model: GPT, optims: list[torch.optim.Optimizer]) -> int:
+    """Restore a run in place and return its next step: from `path` if that run had the same length, else from before
+    its fall, else 0. Raises ValueError if a file is truncated or of another model."""
+    for file in (path, before_fall(path)):
+        if file.exists():
+            try:
+                state = torch.load(file, map_location=model.device, weights_only=True)
+                if file == path and state["steps"] != schedule.steps:
+                    continue
+                model.load_state_dict(state["model"])
+                for optim, saved in zip(optims, state["optims"], strict=True):
+                    optim.load_state_dict(saved)
+                return state["step"]
+            except Exception as error:
+                raise ValueError(f"cannot resume from {file.name}: it is truncated, no checkpoint, or of another model "
+                                 f"({type(error).__name__}). Delete it to start afresh.") from error
+    return 0
+
+
+def before_fall(path: Path) -> Path:
+    return path.with_suffix(".before-fall.pt")
 
 
 def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, schedule: Schedule, checkpoint: Path, *,
@@ -73,9 +93,7 @@ def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, s
     loss_of(batch (B, T + 1) int64, progress in [0, 1]) -> scalar. Resumes from `checkpoint` if it exists.
     """
     optims = optimisers(model, schedule.learning_rate)
-    first = load_checkpoint(checkpoint, model, optims) if checkpoint.exists() else 0
-    save = lambda step: save_atomic(checkpoint, lambda path: torch.save(
-        {"model": model.state_dict(), "optims": [o.state_dict() for o in optims], "step": step}, path))
+    first = resume(checkpoint, schedule, model, optims)
     started, recent = time.perf_counter(), []
     model.train()
     for step in range(first, schedule.steps):
@@ -97,7 +115,8 @@ def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, s
             report(f"step {done}/{schedule.steps}  loss {sum(recent) / len(recent):.3f}  "
                    f"{schedule.batch_tokens / each:,.0f} tokens/s  ETA {each * (schedule.steps - done) / 60:.1f} min")
         if done % save_every == 0 or done == schedule.steps:
-            save(done)
+            path = checkpoint if schedule.falls(done) else before_fall(checkpoint)
+            save_checkpoint(path, model, optims, done, schedule.steps)
             if evaluate is not None and done % (4 * save_every) == 0:
                 report(f"step {done}/{schedule.steps}  {evaluate()}")
     model.eval()

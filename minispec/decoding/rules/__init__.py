@@ -1,7 +1,19 @@
-"""Acceptance rules: pure functions of (tree, target_probs, dice) that return a Verdict. One file, one rule."""
+"""Acceptance rules: pure functions of (tree, target_probs, dice) that return a Verdict. One file, one rule.
 
-from .base import Rule, residual
+    the tree holds                          exact rules
+    a chain drawn from q                    Token, Block (keeps more)
+    branches drawn from q, either way       Recursive, Traversal (keeps more); KSeq with replacement only
+    tokens chosen in any other way          Match
+Typical takes every tree, and is lossy.
+"""
+
+from .base import Rule, left_over, residual
+from .block import Block
+from .kseq import KSeq
 from .match import Match
+from .recursive import Recursive
 from .token import Token
+from .traversal import Traversal
+from .typical import Typical
 
-__all__ = ["Match", "Rule", "Token", "residual"]
+__all__ = ["Block", "KSeq", "Match", "Recursive", "Rule", "Token", "Traversal", "Typical", "left_over", "residual"]

@@ -1,14 +1,16 @@
-"""What every acceptance rule has in common: what it claims, which trees it can judge, and the residual."""
+"""What every acceptance rule has in common: what it claims, which trees it can judge, what is left of p and of q."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ..dice import Dice
 from ..drafter import Verdict
-from ..tree import TokenTree
+from ..tree import CHOSEN, SAMPLED, WITHOUT_REPLACEMENT, TokenTree
 
 
 class Rule:
@@ -39,18 +41,49 @@ class Rule:
         if self.chains_only and not tree.is_chain:
             raise ValueError(f"rules.{type(self).__name__} judges chains, this tree has branches: "
                              f"use rules.{_rule_for(tree)}")
+        if CHOSEN not in self.origins and not tree.draft_probs.keys() >= set(tree.parents):
+            raise ValueError(f"rules.{type(self).__name__} needs draft_probs at every node that has children: "
+                             f"without them give the tree the origin {CHOSEN!r} and use rules.Match")
 
 
 def _rule_for(tree: TokenTree) -> str:
-    return "Token" if tree.is_chain and tree.origin == "sampled" else "Match"
+    if tree.origin == CHOSEN:
+        return "Match"
+    return "Token" if tree.is_chain and tree.origin == SAMPLED else "Recursive or rules.Traversal"
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """The law of the correction after q's token was rejected: max(p - q, 0), normalised. (V,), (V,) -> (V,).
 
-    Where p <= q everywhere (up to rounding) a rejection has probability 0; p itself is returned, never 0 / 0.
+    Where p <= q everywhere (up to rounding) a rejection has probability 0; p is returned, never 0 / 0.
     Example: residual([.5, .3, .2], [.2, .5, .3]) == [1, 0, 0].
     """
     excess = (p - q).clamp_min(0)
     mass = float(excess.sum())
-    return excess / mass if mass > 1e-14 else p
+    return excess / mass if mass > 1e-14 else p / p.sum()
+
+
+def left_over(q: Tensor, taken: Sequence[int]) -> Tensor:
+    """What q (V,) has left once the tokens `taken` are gone, normalised: the law of a draw without replacement.
+
+    Once q is exhausted, all tokens that were not tried yet are equally likely (Sequoia, 2402.12374).
+    Examples: left_over([.5, .3, .2], [0]) == [0, .6, .4];  left_over([1, 0, 0], [0]) == [0, .5, .5].
+    """
+    left = q.clone()
+    left[list(taken)] = 0
+    if not bool(left.any()):
+        left = torch.ones_like(q)
+        left[list(taken)] = 0
+    return left / left.sum()
+
+
+def siblings(tree: TokenTree, node: int) -> Iterator[tuple[int, int, Tensor]]:
+    """The children of a node in the order they were drawn, as (child, its token, the law it was drawn from (V,)).
+
+    With replacement that law is q every time: two siblings may hold one token, and each is judged for itself.
+    """
+    taken: list[int] = []
+    for child in tree.children(node):
+        x, q = tree.tokens[child], tree.draft_probs[node]
+        yield child, x, left_over(q, taken) if tree.origin == WITHOUT_REPLACEMENT else q
+        taken.append(x)

@@ -1,0 +1,143 @@
+"""The clock: what one pass costs, and on which machine.
+
+Two measured numbers stand behind every prediction (analysis/theory.py): the cost ratio c, one draft pass in units of a
+one-token target pass, and the verify curve v(k), a target pass over k tokens in the same unit. A pass is the model's
+alone, over a cache that already holds a realistic number of positions; sampling, rule and Python are not in it, so that
+efficiency = measured / predicted says what they take.
+
+All passes are taken in turn, again and again, and the median of each is kept: a busy moment slows all of them alike.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+
+import torch
+
+import minispec
+
+from ..analysis.theory import VerifyCurve, interpolate
+from ..decoding.request import as_batch
+from ..decoding.tree import TokenTree
+from ..model.gpt import GPT
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)        # k of the verify curve
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Medians, measured with `context` positions in the caches."""
+    context: int
+    target_seconds: float                # a target pass over one token
+    draft_seconds: float                 # a draft pass over one token
+    verify_curve: dict[int, float]       # {k: v(k)}, v(1) = 1
+
+    @property
+    def cost(self) -> float:
+        """c: one draft pass in units of a one-token target pass."""
+        return self.draft_seconds / self.target_seconds
+
+    @property
+    def verify(self) -> VerifyCurve:
+        """v(k) for any k: linear between the measured points."""
+        return interpolate(self.verify_curve)
+
+    def to_dict(self) -> dict:
+        """For JSON: all fields, and c."""
+        return {**asdict(self), "cost": self.cost}
+
+
+@torch.inference_mode()
+def measure_passes(target: GPT, draft: GPT, *, context: int = 200, widths: Sequence[int] = WIDTHS,
+                   repeats: int = 15) -> Passes:
+    """Time one-token passes of both models, and target passes over each of `widths` tokens.
+
+    The caches are filled to `context` positions (fewer where a model's context is shorter) and rolled back after every
+    pass. Widths that don't fit the target's context are left out.
+    """
+    longest = target.config.context
+    context = min(context, longest // 2, draft.config.context - 1)
+    widths = sorted({1, *(k for k in widths if context + k <= longest)})
+    passes = {k: _pass(target, k, context) for k in widths} | {"draft": _pass(draft, 1, context)}
+    seconds: dict[int | str, list[float]] = {name: [] for name in passes}
+    for repeat in range(repeats + 1):
+        for name, run in passes.items():
+            took = timed(run, target.device)
+            if repeat:                                  # the first time round warms up
+                seconds[name].append(took)
+    middle = {name: median(values) for name, values in seconds.items()}
+    return Passes(context, middle[1], middle["draft"], {k: middle[k] / middle[1] for k in widths})
+
+
+def timed(run: Callable[[], object], device: torch.device) -> float:
+    """Seconds of run(), waiting for the device before and after: a GPU works behind Python's back."""
+    synchronise(device)
+    started = time.perf_counter()
+    run()
+    synchronise(device)
+    return time.perf_counter() - started
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _pass(model: GPT, width: int, context: int) -> Callable[[], None]:
+    """A pass over `width` tokens as the loop makes it (a chain's mask and positions), its cache rolled back after it."""
+    cache = model.new_cache(context + width)
+    token = [0]                                         # which tokens they are does not change the cost
+    if context:
+        model(as_batch(token * context, model), cache)
+    rows, chain = as_batch(token * width, model), TokenTree.chain(token * (width - 1))
+    where = {}
+    if width > 1:
+        where = dict(positions=chain.depths().to(model.device) + context, mask=chain.mask().to(model.device))
+
+    def run() -> None:
+        model(rows, cache, **where)
+        cache.rollback(context)
+
+    return run
+
+
+# --- the machine --------------------------------------------------------------------------------------------------------
+
+def environment(device: torch.device | str, dtype: torch.dtype) -> dict[str, str | int]:
+    """What a figure must carry with it: device, dtype, threads, versions, date (UTC) and commit."""
+    return {"device": device_name(torch.device(device)), "dtype": str(dtype).removeprefix("torch."),
+            "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "commit": commit()}
+
+
+def device_name(device: torch.device) -> str:
+    """The name people know it by: the GPU's, or the processor's model name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):                    # not Linux, or a processor that has no such line
+        return platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The commit of the checkout that the package lies in, "-dirty" if files were changed; else the package's version."""
+    folder = Path(__file__).parent
+    try:
+        _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)        # else: installed, in another's checkout
+        return _git(folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return f"version {minispec.__version__}"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

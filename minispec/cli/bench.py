@@ -1,0 +1,85 @@
+"""bench: every method against plain decoding, interleaved in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from itertools import groupby
+
+from ..bench import suite
+from ..bench.timing import environment, measure_passes
+from ..bench.workloads import prompts
+from ..training.corpus import KINDS
+from . import common
+
+HELP = "time every method against plain decoding, interleaved in one run"
+EXAMPLE = ("python -m minispec bench --methods chain-4 chain-6 ngram-8\n"
+           "python -m minispec bench --workloads code agent --prompts 12 --output bench.json")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help=f"default: all of {', '.join(suite.METHODS)}")
+    parser.add_argument("--workloads", nargs="+", default=["code"], metavar="NAME",
+                        help=f"default: code, of {', '.join(KINDS)}")
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0], metavar="T", help="default: 0 1")
+    parser.add_argument("--prompts", type=int, default=4, metavar="N", help="prompts of a workload (default: 4, at most 12)")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
+    common.model_options(parser)
+    parser.add_argument("--output", metavar="FILE", help="write the figures to this file, as --json prints them")
+    common.json_option(parser)
+    common.seed_option(parser)
+    common.machine_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    output, methods = common.check_output(args.output), suite.chosen(args.methods)
+    texts = {workload: [prompt.text for prompt in prompts(workload, args.prompts)] for workload in args.workloads}
+    for temperature in args.temperatures:
+        suite.Sampling(temperature)                        # a bad one is refused before anything is timed
+    target, draft, tokenizer = common.load_models(args)
+    ids = {workload: [tokenizer.encode(text).ids for text in several] for workload, several in texts.items()}
+    passes = measure_passes(target, draft)
+    rows = suite.run(target, draft, ids, methods, passes, temperatures=args.temperatures,
+                     max_new_tokens=args.max_new_tokens, seed=args.seed, on_generation=progress(args))
+    figures = {"environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(),
+               "rows": rows}
+    if output is not None:
+        common.write_text(output, json.dumps(figures, indent=2, allow_nan=False) + "\n")
+    if args.json:
+        common.print_json(figures)
+    else:
+        print(report(figures))
+
+
+def progress(args: argparse.Namespace):
+    """A line on stderr that says what was just timed; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(workload: str, temperature: float, prompt: int, method: str) -> None:
+        print(f"\r\x1b[K{workload}, temperature {temperature:g}, prompt {prompt + 1} of {args.prompts}: {method}", end="",
+              file=sys.stderr, flush=True)
+
+    return show
+
+
+def report(figures: dict) -> str:
+    """The tables: one for each workload and temperature."""
+    passes, lines = figures["passes"], [
+        "{device}, {dtype}, {threads} threads, torch {torch}, python {python}, {date}, {commit}".format(
+            **figures["environment"]),
+        "decoding time only: the prefill is not in it. One-token target pass {:.2f} ms, draft pass c = {:.3f}".format(
+            1000 * figures["passes"]["target_seconds"], figures["passes"]["cost"]),
+        "verify curve  " + "  ".join(f"v({k}) = {v:.2f}" for k, v in passes["verify_curve"].items())]
+    for (workload, temperature), rows in groupby(figures["rows"], lambda r: (r["workload"], r["temperature"])):
+        lines += ["", f"{workload}, temperature {temperature:g}", common.table(
+            ["method", "length", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
+            [cells(r) for r in rows])]
+    return "\n".join(lines)
+
+
+def cells(r: dict) -> list[str]:
+    rate = "-" if r["acceptance_rate"] is None else f"{r['acceptance_rate']:.2f}"
+    return [r["method"], str(r["draft_length"]), f"{r['tokens_per_second']:.1f}", f"{r['ratio_to_plain']:.2f}",
+            f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate, f"{r['tokens_per_pass']:.2f}"]

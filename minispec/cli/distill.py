@@ -1,0 +1,51 @@
+"""distill: train a draft on its target's own distribution."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ..model import pair
+from ..model.files import read_tokenizer
+from ..training import distill, losses
+from ..training.own_text import add_text
+from . import common, train
+
+HELP = "train a draft on the target's distribution; an interrupted run goes on where it was"
+EXAMPLE = ("python -m minispec distill --output mine\n"
+           "python -m minispec distill --target mine/target.safetensors --text novel.txt --output mine")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="FILE", help="a target written by train (default: the shipped one)")
+    parser.add_argument("--loss", default=distill.DRAFT.loss, choices=tuple(losses.DISTILL),
+                        help=f"default: {distill.DRAFT.loss}")
+    train.training_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    device, output = common.device_of(args), train.folder_of(args)
+    file = pair.ASSETS / "target.safetensors" if args.target is None else Path(args.target)
+    target, tokenizer = pair.load_model(file, device=device), read_tokenizer(file.with_name("tokenizer.json"))
+    recipe = train.adapt(distill.DRAFT, args)
+    if args.text is not None:
+        kind, samples = add_text(tokenizer, args.text), recipe.weights["samples"]
+        recipe = replace(recipe, weights={kind: 1 - samples, "samples": samples})
+    recipe = replace(recipe, loss=args.loss, name=run_name(recipe, args, file))
+    started = time.perf_counter()
+    with train.resumable():
+        draft = distill.distill(recipe, target, tokenizer, report=train.log)
+    card = {"recipe": recipe.name, "target": file.name, "data": recipe.weights, "loss": recipe.loss,
+            "steps": recipe.schedule.steps, "seed": recipe.seed, **train.circumstances(draft, started)}
+    train.save(output, "draft", draft, card, tokenizer, args.json)
+
+
+def run_name(recipe: distill.Distillation, args: argparse.Namespace, target: Path) -> str:
+    """A checkpoint belongs to one run: whatever differs from the shipped recipe goes into its name."""
+    other_target = [hashlib.sha256(target.read_bytes()).hexdigest()[:12]] if args.target is not None else []
+    other_text = [kind for kind in recipe.weights if kind.startswith("text-")]
+    other_loss = [args.loss] if args.loss != distill.DRAFT.loss else []
+    return "-".join([recipe.name, *other_target, *other_text, *other_loss])
