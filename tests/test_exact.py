@@ -4,6 +4,8 @@ The real loop runs with real caches, stops and budgets; only the dice are replac
 bound 1e-12 in float64, and nothing here is sampled.
 """
 
+from functools import lru_cache
+
 import pytest
 import torch
 from models import FixedTree, TableLM, random_table, tiny_gpt
@@ -14,17 +16,23 @@ from minispec.analysis import (Memoised, law_error, output_law, output_law_by_ro
 from minispec.decoding import EnumeratingDice, Speculation, rules
 from minispec.drafters import LMDrafter, NgramDrafter, TableDrafter
 
+
+@lru_cache(maxsize=None)
+def tiny(V: int, seed: int, context: int = 16) -> Memoised:
+    """A random GPT that computes each row once, for all proofs of this file."""
+    return Memoised(tiny_gpt(V, seed, context))
+
+
 SAMPLINGS = {"temperature 1": Sampling(), "temperature 0.7": Sampling(0.7), "greedy": Sampling(0.0),
              "top-k 2": Sampling(top_k=2), "top-p 0.7": Sampling(top_p=0.7), "all three": Sampling(1.5, 2, 0.8)}
 sampling_of_both = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 
 
 def prove(target, drafter, rule, *, prompt=(0, 1), max_new_tokens=4, sampling=Sampling(), stop_tokens=()):
-    """Assert that the loop has the target's law. `target` is a model; the drafter's own models may be memoised."""
-    memoised = Memoised(target)
-    law = output_law_by_rounds(lambda: Speculation(memoised, drafter, prompt, max_new_tokens=max_new_tokens, rule=rule,
+    """Assert that the loop has the law of its target, jointly over all tokens of two rounds or more."""
+    law = output_law_by_rounds(lambda: Speculation(target, drafter, prompt, max_new_tokens=max_new_tokens, rule=rule,
                                                    sampling=sampling, stop_tokens=stop_tokens))
-    truth = sequential_law(target, prompt, max_new_tokens, sampling=sampling, stop_tokens=stop_tokens)
+    truth = sequential_law(target.model, prompt, max_new_tokens, sampling=sampling, stop_tokens=stop_tokens)
     assert abs(sum(law.values()) - 1) < 1e-12
     assert law_error(law, truth) < 1e-12
     assert max(map(len, law)) > deepest(drafter) + 1, "one round could emit everything: nothing joint was proved"
@@ -40,47 +48,43 @@ def deepest(drafter) -> int:
 @pytest.mark.parametrize("length", [1, 2, 3])
 @sampling_of_both
 def test_token_rule_with_a_language_model_draft(sampling, length):                     # A1 A4 A15 A16 A19
-    prove(tiny_gpt(3, 0), LMDrafter(Memoised(tiny_gpt(3, 1)), length), rules.Token(), max_new_tokens=length + 2,
-          sampling=sampling)
+    prove(tiny(3, 0), LMDrafter(tiny(3, 1), length), rules.Token(), max_new_tokens=length + 2, sampling=sampling)
 
 
 @pytest.mark.parametrize("draft_sampling", [Sampling(0.0), Sampling(0.5), Sampling(2.0), Sampling(top_k=1),
                                             Sampling(top_p=0.5)], ids=str)
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, top_p=0.8), Sampling(0.0)], ids=str)
 def test_the_draft_may_sample_in_its_own_way(sampling, draft_sampling):                # A1 A3 A18
-    drafter = LMDrafter(Memoised(tiny_gpt(3, 1)), 2, draft_sampling)
-    prove(tiny_gpt(3, 0), drafter, rules.Token(), sampling=sampling)
+    prove(tiny(3, 0), LMDrafter(tiny(3, 1), 2, draft_sampling), rules.Token(), sampling=sampling)
 
 
 @pytest.mark.parametrize("stop_tokens", [[2], [0, 1]], ids=str)
 def test_stop_tokens_end_every_branch_where_they_would_end_plain_decoding(stop_tokens):
-    prove(tiny_gpt(3, 2), LMDrafter(Memoised(tiny_gpt(3, 3)), 3), rules.Token(), max_new_tokens=5,
-          stop_tokens=stop_tokens)
+    prove(tiny(3, 2), LMDrafter(tiny(3, 3), 3), rules.Token(), max_new_tokens=5, stop_tokens=stop_tokens)
 
 
 @pytest.mark.parametrize("context", [6, 7])
 def test_the_context_limit_ends_every_branch(context):                                 # G1
-    drafter = LMDrafter(Memoised(tiny_gpt(3, 5, context=16)), 2)
-    prove(tiny_gpt(3, 4, context=context), drafter, rules.Token(), max_new_tokens=12)
+    drafter = LMDrafter(tiny(3, 5), 2)
+    prove(tiny(3, 4, context), drafter, rules.Token(), max_new_tokens=12)
 
 
 @pytest.mark.parametrize("draft_context", [1, 2, 3, 4, 5])
 def test_a_draft_whose_context_is_shorter_stops_proposing_there(draft_context):         # G2
-    drafter = LMDrafter(Memoised(tiny_gpt(3, 7, context=draft_context)), 2)
-    prove(tiny_gpt(3, 6), drafter, rules.Token())
+    prove(tiny(3, 6), LMDrafter(tiny(3, 7, draft_context), 2), rules.Token())
 
 
 def test_a_longer_run_of_two_tokens():
-    prove(tiny_gpt(2, 8), LMDrafter(Memoised(tiny_gpt(2, 9)), 3), rules.Token(), prompt=[1], max_new_tokens=7)
+    prove(tiny(2, 8), LMDrafter(tiny(2, 9), 3), rules.Token(), prompt=[1], max_new_tokens=7)
 
 
 def test_token_rule_with_a_table_draft_that_never_proposes_some_tokens():
     table = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.2, 0.2, 0.6]])
-    prove(tiny_gpt(3, 10), TableDrafter(table, 3), rules.Token(), max_new_tokens=5)
+    prove(tiny(3, 10), TableDrafter(table, 3), rules.Token(), max_new_tokens=5)
 
 
 def test_a_draft_equal_to_the_target_is_never_rejected():                              # D1
-    model, fates = Memoised(tiny_gpt(3, 11)), []
+    model, fates = tiny(3, 11), []
 
     def run(dice):
         generation = speculate(model, LMDrafter(model, 2), [0], max_new_tokens=5, dice=dice)
@@ -96,30 +100,30 @@ def test_a_draft_equal_to_the_target_is_never_rejected():                       
 
 @sampling_of_both
 def test_match_rule_with_a_language_model_draft(sampling):                             # A9 A10
-    prove(tiny_gpt(3, 0), LMDrafter(Memoised(tiny_gpt(3, 1)), 2), rules.Match(), sampling=sampling)
+    prove(tiny(3, 0), LMDrafter(tiny(3, 1), 2), rules.Match(), sampling=sampling)
 
 
 @sampling_of_both
 def test_match_rule_with_prompt_lookup(sampling):
-    prove(tiny_gpt(3, 12), NgramDrafter(2, longest=2), rules.Match(), prompt=[0, 1, 2, 0, 1], sampling=sampling)
+    prove(tiny(3, 12), NgramDrafter(2, longest=2), rules.Match(), prompt=[0, 1, 2, 0, 1], sampling=sampling)
 
 
 def test_match_rule_with_prompt_lookup_and_stop_tokens():
-    prove(tiny_gpt(3, 13), NgramDrafter(3), rules.Match(), prompt=[0, 1, 2, 1, 0, 1], max_new_tokens=5, stop_tokens=[2])
+    prove(tiny(3, 13), NgramDrafter(3), rules.Match(), prompt=[0, 1, 2, 1, 0, 1], max_new_tokens=5, stop_tokens=[2])
 
 
 def test_match_rule_with_a_table_draft():
-    prove(tiny_gpt(3, 14), TableDrafter(random_table(3, 0), 2), rules.Match())
+    prove(tiny(3, 14), TableDrafter(random_table(3, 0), 2), rules.Match())
 
 
 @pytest.mark.parametrize("parents", [(-1, -1), (-1, -1, 0, 1, 1)], ids=str)
 def test_match_rule_on_trees_with_branches(parents):
     """The tokens of the tree depend on what was committed, and on nothing else."""
-    prove(tiny_gpt(3, 15), FixedTree(parents, lambda ids, node: (sum(ids) + node) % 3), rules.Match(), max_new_tokens=4)
+    prove(tiny(3, 15), FixedTree(parents, lambda ids, node: (sum(ids) + node) % 3), rules.Match(), max_new_tokens=4)
 
 
 def test_match_rule_may_meet_siblings_with_the_same_token():
-    prove(tiny_gpt(3, 16), FixedTree((-1, -1, 0, 1), lambda ids, node: (node // 2 + ids[-1]) % 3), rules.Match(),
+    prove(tiny(3, 16), FixedTree((-1, -1, 0, 1), lambda ids, node: (node // 2 + ids[-1]) % 3), rules.Match(),
           max_new_tokens=4)
 
 

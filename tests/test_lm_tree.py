@@ -8,6 +8,7 @@ from models import TableLM, random_table, tiny_gpt
 
 from minispec import Sampling, SeededDice, generate, speculate
 from minispec.analysis import Memoised, law_error, output_law_by_rounds, sequential_law
+from minispec.analysis.exact import fingerprint
 from minispec.decoding import EnumeratingDice, Speculation, Verdict, rules
 from minispec.decoding.tree import CHOSEN, ORIGINS, ROOT, SAMPLED, WITHOUT_REPLACEMENT
 from minispec.drafters import DynamicTreeDrafter, LMDrafter, TreeDrafter
@@ -64,15 +65,16 @@ def test_each_round_drafts_from_the_right_contexts_and_leaves_the_cache_of_a_fre
         for node, q in r.draft_top.items():                       # V is small: the trace holds all of q
             own = ids + [r.tokens[step] for step in r.tree.path(node)]
             fresh = drafter.sampling.probs(draft(row(own))[0, -1])
-            torch.testing.assert_close(torch.tensor([q.get(x, 0.0) for x in range(6)], dtype=torch.float64), fresh, **TIGHT)
+            assert max(abs(q.get(x, 0.0) - wanted) for x, wanted in enumerate(fresh.tolist())) < 1e-10
         for model, cache in ((draft, drafter.cache), (target, run.cache)):
             prefill = model.new_cache()
             model(row(run.ids[:cache.length]), prefill)
             torch.testing.assert_close(contents(cache), contents(prefill), **TIGHT)
         assert run.cache.length == len(run.ids) - 1 and 1 <= len(r.emitted) <= r.tree.depths().max() + 1
-        if isinstance(drafter, TreeDrafter) and r.tokens:         # a leaf is never fed: accepted, it is missing
+        if r.tokens and isinstance(drafter, TreeDrafter):         # a leaf is never fed: accepted, it is missing
             assert drafter.lag == bool(r.path and not r.tree.children(r.path[-1]))
-        assert drafter.lag in (0, 1)
+        elif r.tokens:                                            # a dynamic tree may have dropped a fed node's children
+            assert drafter.lag in (0, 1)
 
 
 def test_one_draft_pass_a_depth_and_the_last_depth_is_never_fed():                     # E1 E6
@@ -101,15 +103,15 @@ def test_after_an_accepted_leaf_the_next_proposal_feeds_two_tokens():           
 
 
 @some_drafters
-def test_the_memory_of_a_tree_lasts_one_round(build):
-    """Two runs that committed the same tokens hold the same state, whatever they proposed on the way."""
-    one, other = (build(tiny_gpt(6, 1)) for _ in range(2))
-    first, second = (proposal(drafter, [1, 2], seed=seed) for drafter, seed in ((one, 0), (other, 5)))
-    one.commit(Verdict([0], (second.tokens[0] + 1) % 6, bonus=False))
-    other.start([1, 2, first.tokens[0], (second.tokens[0] + 1) % 6], Sampling())
-    same = lambda drafter: {k: v for k, v in vars(drafter).items() if k not in ("draft", "cache", "children")}
-    if one.lag == 0:
-        assert same(one) == same(other)
+def test_nothing_of_a_rejected_tree_stays_in_the_drafter(build):
+    """Runs that committed the same tokens are in one state, whatever they proposed on the way."""
+    draft, states = tiny_gpt(6, 1), []
+    for seed in range(4):
+        drafter = build(draft)
+        proposal(drafter, [1, 2], seed=seed)
+        drafter.commit(Verdict([], 3, bonus=False))
+        states.append(fingerprint(drafter))
+    assert len(set(states)) == 1
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def test_a_sampling_draft_equal_to_the_target_always_reaches_a_leaf(rule, origin
 
 def laws_of_children(origin, count, q) -> dict[tuple[int, ...], float]:
     """{tokens of the root's children: probability}, by enumeration of the real drafter."""
-    drafter = TreeDrafter(TableLM(torch.tensor([q] * len(q))), branching=[count], origin=origin)
+    drafter = TreeDrafter(TableLM(torch.tensor([q] * len(q), dtype=torch.float64)), branching=[count], origin=origin)
     drafter.start([0], Sampling())
     law = {}
     for probability, tree in EnumeratingDice().branches(lambda dice: drafter.propose(dice, 9)):
@@ -252,13 +254,13 @@ def test_ties_never_cut_a_tree_apart(table, nodes):                             
         assert tree.parents[:5] == (-1, -1, -1, -1, 0) and tree.tokens[:5] == (0, 1, 2, 3, 0)
 
 
-@pytest.mark.parametrize("nodes, depth, width", [(1, 3, 3), (5, 1, 9), (16, 6, 4), (7, 2, 2)])
-def test_the_budget_is_kept_and_the_dice_are_left_alone(nodes, depth, width):
+@pytest.mark.parametrize("nodes, depth, width, grown", [(1, 3, 3, 1), (5, 1, 9, 5), (16, 6, 4, 16), (7, 2, 2, 2 + 4)])
+def test_the_budget_is_kept_and_the_dice_are_left_alone(nodes, depth, width, grown):
     build = lambda: DynamicTreeDrafter(tiny_gpt(6, 1), nodes, depth, width)
     drafter = build()
     drafter.start([1, 2], Sampling())
     tree = drafter.propose(dice=None, room=99)
-    assert len(tree) == min(nodes, width if depth == 1 else nodes, 6 if depth == 1 else nodes) <= drafter.max_nodes
+    assert len(tree) == grown <= drafter.max_nodes == nodes
     assert tree.depths().max() <= depth and max(len(tree.children(n)) for n in range(-1, len(tree))) <= width
     assert strings(proposal(build(), [1, 2])) == strings(tree)
 
@@ -327,8 +329,8 @@ def prove(build, rule, V=2, seed=0, new=4, sampling=Sampling(), stop_tokens=()):
 @pytest.mark.parametrize("rule, origin, fields", PROOFS,
                          ids=[f"{rule.name}, {origin}, {fields}" for rule, origin, fields in PROOFS])
 def test_the_loop_with_a_fixed_tree_has_the_targets_law(rule, origin, fields, stop_tokens):
-    new = 5 if "parents" in fields else 4
-    prove(lambda draft: TreeDrafter(draft, origin=origin, **fields), rule, new=new, stop_tokens=stop_tokens)
+    V, new = 2 if origin == SAMPLED else 3, 5 if "parents" in fields else 4
+    prove(lambda draft: TreeDrafter(draft, origin=origin, **fields), rule, V, new=new, stop_tokens=stop_tokens)
 
 
 @pytest.mark.parametrize("stop_tokens", [(), (1,)], ids=["no stop", "stop"])

@@ -2,7 +2,11 @@
 
 from .exact import (Memoised, law_error, output_law, output_law_by_rounds, sequential_law, total_variation)
 from .metrics import Metrics, loop_overhead, metrics
+from .optimal import acceptance_of, expected_accepted, optimal_acceptance
+from .prove import CHAINS, TREES, Proof, prove
 from .theory import best_draft_length, expected_tokens, interpolate, speedup
 
-__all__ = ["Memoised", "Metrics", "best_draft_length", "expected_tokens", "interpolate", "law_error", "loop_overhead",
-           "metrics", "output_law", "output_law_by_rounds", "sequential_law", "speedup", "total_variation"]
+__all__ = ["CHAINS", "Memoised", "Metrics", "Proof", "TREES", "acceptance_of", "best_draft_length",
+           "expected_accepted", "expected_tokens", "interpolate", "law_error", "loop_overhead", "metrics",
+           "optimal_acceptance", "output_law", "output_law_by_rounds", "prove", "sequential_law", "speedup",
+           "total_variation"]

@@ -86,11 +86,11 @@ def prove(rule: AnyRule, origin: str = SAMPLED, shapes: Sequence[Sequence[int]] 
 
     rule:    a Rule, or any function (tree, target_probs (1 + N, V), dice) -> Verdict.
     origin:  how the drafter picks children.
-    shapes:  children of every node, depth by depth; default: chains and trees, chains alone if rule.chains_only.
+    shapes:  children of every node, depth by depth; default: CHAINS if rule.chains_only, otherwise a chain and TREES.
     drafter: called as drafter(table (V, V), branching=shape, origin=origin); for drafters that cheat.
     Raises ValueError where the rule refuses such trees.
     """
-    shapes = shapes or (CHAINS if getattr(rule, "chains_only", False) else CHAINS + TREES)
+    shapes = shapes or (CHAINS if getattr(rule, "chains_only", False) else CHAINS[:1] + TREES)
     errors, first = [], None
     for setting in (s for shape in shapes for s in settings(tuple(shape), origin)):
         loop, own = laws(rule, origin, setting, drafter)

@@ -56,7 +56,7 @@ class Passes:
 
 @torch.inference_mode()
 def measure_passes(target: GPT, draft: GPT, *, context: int = 200, widths: Sequence[int] = WIDTHS,
-                   repeats: int = 15) -> Passes:
+                   repeats: int = 25) -> Passes:
     """Time one-token passes of both models, and target passes over each of `widths` tokens.
 
     The caches are filled to `context` positions (fewer where a model's context is shorter) and rolled back after every

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from itertools import groupby
 
 from ..bench import suite
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> None:
     passes = measure_passes(target, draft)
     rows = suite.run(target, draft, ids, methods, passes, temperatures=args.temperatures,
                      max_new_tokens=args.max_new_tokens, seed=args.seed, on_generation=progress(args))
+    clear_progress()
     figures = {"environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(),
                "rows": rows}
     if output is not None:
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         print(report(figures))
 
 
-def progress(args: argparse.Namespace):
+def progress(args: argparse.Namespace) -> Callable[[str, float, int, str], None] | None:
     """A line on stderr that says what was just timed; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
         return None
@@ -64,13 +66,19 @@ def progress(args: argparse.Namespace):
     return show
 
 
+def clear_progress() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 def report(figures: dict) -> str:
     """The tables: one for each workload and temperature."""
-    passes, lines = figures["passes"], [
+    passes = figures["passes"]
+    lines = [
         "{device}, {dtype}, {threads} threads, torch {torch}, python {python}, {date}, {commit}".format(
             **figures["environment"]),
         "decoding time only: the prefill is not in it. One-token target pass {:.2f} ms, draft pass c = {:.3f}".format(
-            1000 * figures["passes"]["target_seconds"], figures["passes"]["cost"]),
+            1000 * passes["target_seconds"], passes["cost"]),
         "verify curve  " + "  ".join(f"v({k}) = {v:.2f}" for k, v in passes["verify_curve"].items())]
     for (workload, temperature), rows in groupby(figures["rows"], lambda r: (r["workload"], r["temperature"])):
         lines += ["", f"{workload}, temperature {temperature:g}", common.table(

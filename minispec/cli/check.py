@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..analysis import checks
 from . import common
 
 HELP = "prove by enumeration that every exact rule has the target's own law"
@@ -15,8 +16,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..analysis import checks
-
     rows = checks.rows()
     if args.json:
         common.print_json({"rows": rows})

@@ -70,7 +70,8 @@ class Ribbon:
         self.column, self.marks = 0, {}                       # marks {column: kind} of the line being written
 
     def legend(self) -> str:
-        return "\n".join(self._styled(f"{self.glyphs[kind]} {MEANING[kind]}", kind) for kind in self.glyphs)
+        lines = [self._styled(f"{self.glyphs[kind]} {MEANING[kind]}", kind) for kind in self.glyphs]
+        return "\n".join([*lines, "Each mark stands below the first character of its token."])
 
     def write(self, kind: str, text: str) -> None:
         """One token's text (or, as GIVEN, any text without marks)."""

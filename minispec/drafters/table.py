@@ -43,11 +43,15 @@ class TableDrafter:
             start = len(tokens)
             for node in level:
                 draft_probs[node] = q = self.table[self.last if node == ROOT else tokens[node]]      # (V,)
-                drawn = pick(q, count, self.origin, dice)
+                drawn = self.pick(q, count, dice)
                 tokens += drawn
                 parents += [node] * len(drawn)
             level = range(start, len(tokens))
         return TokenTree(tuple(tokens), tuple(parents), draft_probs, self.origin)
+
+    def pick(self, q: Tensor, count: int, dice: Dice) -> list[int]:
+        """Tokens for the children of one node, in order. q: (V,)."""
+        return pick(q, count, self.origin, dice)
 
     def commit(self, verdict: Verdict) -> None:
         self.last = verdict.token

@@ -84,36 +84,51 @@ def slot_tokens(trace: Trace, index: int, step: str, model: str = "target") -> d
     return tokens
 
 
+class Window(NamedTuple):
+    """The slots of a round that are drawn one by one, first..stop - 1, and their place on paper."""
+    first: int
+    stop: int
+    start: float
+    wide: float
+
+    def x(self, slot: int) -> float:
+        return self.start + (slot - self.first) * self.wide
+
+
+def window(r: Round) -> Window:
+    """From the last slot that was there before to the last one in use."""
+    stop = max(full for full in (r.target_cache[1], r.draft_cache[1], r.context + len(r.emitted), r.context + len(r.path) + 1)
+               if full is not None)
+    first = max(0, min(length for length in (r.target_cache[0], r.draft_cache[0]) if length is not None) - 1)
+    start = LEFT + (96 if first else 0)
+    return Window(first, stop, start, min(105.0, (draw.WIDTH - 10 - start) / (stop - first)))
+
+
 def caches(trace: Trace, index: int, step: str, decode: Decode) -> list[str]:
     """Both caches at one step, ready to be placed: position numbers, then a row for each model."""
     r, both = trace.rounds[index], cache_states(trace.rounds[index])[step]
-    stops = [full for full in (r.target_cache[1], r.draft_cache[1], r.context + len(r.emitted)) if full is not None]
-    first = max(0, min(length for length in (r.target_cache[0], r.draft_cache[0]) if length is not None) - 1)
-    start = LEFT + (96 if first else 0)
-    wide = min(105.0, (draw.WIDTH - 10 - start) / (max(stops) - first))
-    every = 1 if wide > 34 else 2
-    parts = [draw.text(start + (slot - first + 0.5) * wide, 12, str(slot), draw.SMALL, "middle", fill=draw.MUTED)
-             for slot in range(first, max(stops), every)]
+    view = window(r)
+    parts = [draw.text(view.x(slot) + view.wide / 2, 12, str(slot), draw.SMALL, "middle", fill=draw.MUTED)
+             for slot in range(view.first, view.stop, 1 if view.wide > 34 else 2)]
     for row, (model, cache) in enumerate(zip(("target", "draft"), both)):
         if cache is None:
             continue
         labels = dict.fromkeys(range(trace.prompt_length), "prompt")
         labels |= {slot: decode([token]) for slot, token in slot_tokens(trace, index, step, model).items()}
-        due = r.context + (len(r.emitted) if step == "roll back" else 0) - 1
-        behind = due - cache.length if step == "roll back" else 0
-        parts.append(draw.group(0, 20 + row * ROW, cache_row(model, cache, labels, first, max(stops), start, wide, behind)))
+        behind = r.context + len(r.emitted) - 1 - cache.length if step == "roll back" else 0
+        parts.append(draw.group(0, 20 + row * ROW, cache_row(model, cache, labels, view, behind)))
     return parts
 
 
-def cache_row(model: str, cache: Cache, labels: Mapping[int, str], first: int, stop: int, start: float, wide: float,
-              behind: int) -> list[str]:
-    """One cache: a box for the slots before `first`, then slot by slot, then the marker at its length."""
+def cache_row(model: str, cache: Cache, labels: Mapping[int, str], view: Window, behind: int) -> list[str]:
+    """One cache: a box for the slots before the window, then slot by slot, then the marker at its length."""
     own, parts = draw.ROLES[model], [draw.text(10, 25, model, bold=True)]
+    first, wide = view.first, view.wide
     if first:
         parts += [draw.rect(LEFT, 0, 90, CELL, own.tint, own.colour),
                   draw.text(LEFT + 45, 25, "0" if first == 1 else f"0 … {first - 1}", anchor="middle", size=14)]
-    for slot in range(first, stop):
-        x, state = start + (slot - first) * wide, cache.slots[slot] if slot < len(cache.slots) else ""
+    for slot in range(first, view.stop):
+        x, state = view.x(slot), cache.slots[slot] if slot < len(cache.slots) else ""
         if not state:
             parts.append(draw.rect(x + 1, 0, wide - 2, CELL, draw.ROLES["empty"].tint, draw.GRID, width=1))
             continue
@@ -121,11 +136,11 @@ def cache_row(model: str, cache: Cache, labels: Mapping[int, str], first: int, s
         parts.append(draw.rect(x + 1, 0, wide - 2, CELL, fill or own.tint, border or own.colour, dash=dash,
                                title=f"{model} slot {slot}: {MEANING[state]}"))
         if state in ("rejected", "stale"):
-            parts.append(draw.hatch(x + 2, 1, wide - 4, CELL - 2, "#eba477" if state == "rejected" else draw.GRID))
+            parts.append(draw.hatch(x + 2, 1, wide - 4, CELL - 2, draw.HATCH if state == "rejected" else draw.GRID))
         words = draw.fit(draw.visible(labels[slot]) if slot in labels else "", wide - 6, 14, mono=True)
         parts += [draw.text(x + wide / 2, 16 if glyph else 24, words, 14, "middle", mono=True),
                   draw.text(x + wide / 2, 32 if words else 25, glyph, 14, "middle", bold=True)]
-    x = start + (cache.length - first) * wide
+    x = view.x(cache.length)
     words = f"length {cache.length}" + (f", {behind} behind: fed next round" if behind else "")
     half = draw.text_width(words, 14, bold=True) / 2
     middle = min(max(x, LEFT + half), draw.WIDTH - 10 - half)
@@ -140,7 +155,7 @@ def states_legend(y: float) -> list[str]:
         if x + 28 + draw.text_width(words, 14) > draw.WIDTH - 10:
             x, y = 10.0, y + 26
         parts += [draw.rect(x, y - 10, 22, 20, fill or draw.ROLES["target"].tint, border or draw.ROLES["target"].colour, dash=dash),
-                  draw.hatch(x + 1, y - 9, 20, 18, "#eba477" if state == "rejected" else draw.GRID) if state in ("rejected", "stale") else "",
+                  draw.hatch(x + 1, y - 9, 20, 18, draw.HATCH if state == "rejected" else draw.GRID) if state in ("rejected", "stale") else "",
                   draw.text(x + 11, y + 5, glyph, 14, "middle", bold=True), draw.text(x + 28, y + 5, words, 14)]
         x += 44 + draw.text_width(words, 14)
     return parts

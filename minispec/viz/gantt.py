@@ -48,16 +48,14 @@ def gantt(speculative: Trace, plain: Trace, tokens: int | None = None) -> str:
     lanes = {"speculative": speculative, "plain": plain}
     ends = {name: end_of(trace, tokens) for name, trace in lanes.items()}
     longest = max(ends.values())
-    scale, marks = WIDE / longest, ticks(0, longest * 1000, 8)
-    body = []
-    for k, (name, trace) in enumerate(lanes.items()):
-        body.append(draw.group(LEFT, 20 + k * 128, lane(name, trace, ends[name], scale)))
+    scale, unit, per_second = WIDE / longest, *(("seconds", 1) if longest >= 2 else ("milliseconds", 1000))
+    body = [draw.group(LEFT, 20 + k * 128, lane(name, trace, ends[name], scale)) for k, (name, trace) in enumerate(lanes.items())]
     axis = 20 + len(lanes) * 128
     body.append(draw.line(LEFT, axis, LEFT + WIDE, axis))
-    for ms in marks:
-        x = LEFT + ms / 1000 * scale
-        body += [draw.line(x, axis, x, axis + 6), draw.text(x, axis + 24, f"{ms:g}", 14, "middle")]
-    body.append(draw.text(LEFT + WIDE, axis + 46, "milliseconds from the end of the prefill", 14, "end"))
+    for value in ticks(0, longest * per_second, 8):
+        x = LEFT + value / per_second * scale
+        body += [draw.line(x, axis, x, axis + 6), draw.text(x, axis + 24, f"{value:g}", 14, "middle")]
+    body.append(draw.text(LEFT + WIDE, axis + 46, f"{unit} from the end of the prefill", 14, "end"))
     body += key(LEFT, axis + 72)
     faster = rate(speculative, ends["speculative"]) / rate(plain, ends["plain"])
     alt = f"Two lanes of measured passes. Speculative decoding emits {faster:.2f} times the tokens a second of plain decoding."
@@ -79,7 +77,7 @@ def lane(name: str, trace: Trace, end: float, scale: float) -> list[str]:
     """One run: its summary, the passes as boxes of different heights, below them a tick for each round's tokens."""
     shown = [count for seconds, count in arrivals(trace) if seconds <= end]
     parts = [draw.text(0, 16, name, 18, bold=True),
-             draw.text(WIDE, 16, f"{shown[-1]} tokens in {end * 1000:.0f} ms: {rate(trace, end):.0f} tokens/s", anchor="end")]
+             draw.text(WIDE, 16, f"{shown[-1]} tokens in {end * 1000:.0f} ms: {rate(trace, end):.3g} tokens/s", anchor="end")]
     for s in spans(trace):
         role, high = PARTS[s.part]
         if s.stop <= end and s.stop > s.start:
@@ -91,7 +89,7 @@ def lane(name: str, trace: Trace, end: float, scale: float) -> list[str]:
         x, half = seconds * scale, draw.text_width(str(count), 13) / 2
         parts.append(draw.line(x, 74, x, 82))
         if x - half >= free and x + half <= WIDE + 16:
-            parts.append(draw.text(x, 96, str(count), 13, "middle"))
+            parts.append(draw.text(min(x, WIDE + 10 - half), 96, str(count), 13, "middle"))
             free = x + half + 6
     return parts
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 WIDTH = 960                                     # of every figure
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#595959", "#d4d4d4", "#ffffff"
-SMALL, BODY, LARGE = 13, 16, 20                 # text sizes
+HATCH = "#eba477"                               # light enough for text on top of it
+SMALL, BODY = 13, 16                            # text sizes
 SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -123,14 +124,15 @@ def visible(words: str) -> str:
 def chip(x: float, y: float, w: float, h: float, role: str, label: str = "", *, size: int = BODY, title: str = "",
          glyph: bool = True) -> str:
     """A token in its role: the label above its glyph, or the glyph alone. Rejected ones are hatched as well."""
-    r, middle = ROLES[role], x + w / 2
-    mark = r.glyph if glyph else ""
-    low = y + h / 2 + size * 0.36                            # base line of a single centred line
+    r, mark = ROLES[role], ROLES[role].glyph if glyph else ""
+    if mark and label and h < 36:
+        label, mark = f"{mark} {label}", ""                  # no room for two lines
+    two, low = bool(mark and label), y + h / 2 + size * 0.36     # low: base line of a single centred line
     parts = [rect(x, y, w, h, r.tint, r.colour, title=title, width=2, round_=4)]
     if role == "rejected":
-        parts.append(hatch(x + 1, y + 1, w - 2, h - 2, "#eba477"))
-    parts.append(text(middle, low - (size * 0.55 if mark and label else 0), fit(label, w - 6, size, mono=True), size, "middle", mono=True))
-    parts.append(text(middle, low + (size * 0.62 if label else 0), mark, size - 1 if label else size, "middle", bold=True))
+        parts.append(hatch(x + 1, y + 1, w - 2, h - 2, HATCH))
+    parts += [text(x + w / 2, low - two * size * 0.55, fit(label, w - 6, size, mono=True), size, "middle", mono=True),
+              text(x + w / 2, low + two * size * 0.62, mark, size - two, "middle", bold=True)]
     return "".join(parts)
 
 

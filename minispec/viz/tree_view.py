@@ -15,7 +15,7 @@ from . import svg as draw
 from .cache_grid import fates
 from .ribbon import Decode
 
-TOP, TALL = 66, 400                                      # where drawing and mask begin; the most they take
+TOP, TALL = 62, 372                                      # where drawing and mask begin; the most they take
 
 
 def tree_at(r: Round, decode: Decode, node: int | None = None) -> str:
@@ -29,11 +29,11 @@ def tree_view(tree: TokenTree, decode: Decode, node: int | None = None, *, base:
     """base: the root's position. path: the nodes the cache keeps, None while undecided. roles (N,): default all "draft"."""
     labels = ["root", *(draw.visible(decode([token])) for token in tree.tokens)]
     rows = len(tree) + 1
-    tall = min(float(TALL), 58.0 * max(leaves(tree), rows * 0.5))
+    tall = min(float(TALL), 60.0 * max(leaves(tree), rows * 0.5))
     lit = set() if node is None else {ROOT, *tree.path(node)}
-    parts = [draw.text(10, 26, "The tree", 18, bold=True), draw.group(10, TOP, tree_drawing(tree, labels, 410, tall, roles, lit)),
-             draw.text(450, 26, "The mask: • = may attend to", 18, bold=True),
-             draw.group(450, TOP, mask_drawing(tree, labels, tall, base, node))]
+    parts = [draw.text(10, 26, "The tree", 18, bold=True), draw.group(10, TOP, tree_drawing(tree, labels, 414, tall, roles, lit)),
+             draw.text(440, 26, "The mask: • = may attend to", 18, bold=True),
+             draw.group(430, TOP, mask_drawing(tree, labels, tall, base, node))]
     low = TOP + tall + 26
     if path is not None:
         parts += [draw.text(10, low + 14, "The target's cache after the pass, and what it keeps", 18, bold=True),
@@ -66,7 +66,9 @@ def tree_drawing(tree: TokenTree, labels: Sequence[str], w: float, h: float, rol
                  lit: set[int] = frozenset()) -> list[str]:
     """The drawing, root at the left. labels (1 + N,): the root's first."""
     places, roles = tree_places(tree, w, h), ["target", *(roles or ["draft"] * len(tree))]
-    wide, high = min(96.0, w / (max(tree.depths().tolist()) + 1) - 20), min(40.0, h / leaves(tree) - 18)
+    numbered = h / leaves(tree) >= 44
+    wide = min(110.0, w / (int(tree.depths().max()) + 1) - 20)
+    high = min(40.0, h / leaves(tree) - (20 if numbered else 4))
     parts = []
     for node, parent in enumerate(tree.parents):
         (x1, y1), (x2, y2) = places[parent], places[node]
@@ -74,11 +76,11 @@ def tree_drawing(tree: TokenTree, labels: Sequence[str], w: float, h: float, rol
         parts.append(draw.line(x1 + wide / 2, y1, x2 - wide / 2, y2, draw.INK if strong else draw.ROLES["unjudged"].colour, 4 if strong else 1.5))
     for node, (x, y) in sorted(places.items()):
         role, x, y = roles[node + 1], x - wide / 2, y - high / 2
-        parts.append(draw.chip(x, y, wide, high, role, labels[node + 1], size=14, glyph=role not in ("draft", "target") and high > 30))
+        parts.append(draw.chip(x, y, wide, high, role, labels[node + 1], size=14, glyph=role not in ("draft", "target")))
         if node in lit:
-            parts.append(draw.rect(x - 3, y - 3, wide + 6, high + 6, "none", draw.INK, width=3, round_=6))
-        if node != ROOT:
-            parts.append(draw.text(x + 1, y - 5, str(node + 1), draw.SMALL, bold=True))
+            parts.append(draw.rect(x - 1, y - 1, wide + 2, high + 2, "none", draw.INK, width=4, round_=4))
+        if node != ROOT and numbered:
+            parts.append(draw.text(x + 1, y - 6, str(node + 1), draw.SMALL, bold=True))
     return parts
 
 
@@ -86,17 +88,17 @@ def mask_drawing(tree: TokenTree, labels: Sequence[str], tall: float, base: int,
     """The mask with a first column for all that is committed, row labels at the left, positions at the right."""
     mask, positions = tree.mask().tolist(), (tree.depths() + base).tolist()
     rows = len(mask)
-    size = min(tall / rows, 310.0 / (rows + 1), 44.0)
-    x0, every = 106.0, 1 if size >= 19 else 2 if size >= 10 else 4
+    size = min(tall / rows, 372.0 / (rows + 1), 44.0)
+    x0, every = 100.0, 1 if size >= 18 else 2 if size >= 10 else 4
     parts = [draw.text(x0 + size / 2, -8, "past", draw.SMALL, "middle", fill=draw.MUTED) if size > 24 else "",
-             draw.text(x0 + size * (rows + 1) + 42, -8, "position", draw.SMALL, "middle", bold=True)]
+             draw.text(x0 + size * (rows + 1) + 36, -8, "position", draw.SMALL, "middle", bold=True)]
     for r in range(rows):
         y = r * size
         if r % every == 0:
             parts += [draw.text(x0 + size * (r + 1.5), -8, str(r), draw.SMALL, "middle", bold=r == (node or 0) + 1),
                       draw.text(22, y + size / 2 + 5, str(r), draw.SMALL, "end", bold=True),
                       draw.text(x0 - 8, y + size / 2 + 5, draw.fit(labels[r], 66, draw.SMALL, mono=True), draw.SMALL, "end", mono=True),
-                      draw.text(x0 + size * (rows + 1) + 42, y + size / 2 + 5, str(positions[r]), 14, "middle",
+                      draw.text(x0 + size * (rows + 1) + 36, y + size / 2 + 5, str(positions[r]), 14, "middle",
                                 bold=node is not None and r == node + 1)]
         for c, seen in enumerate([True, *mask[r]]):
             x, lit = x0 + c * size, node is not None and r == node + 1

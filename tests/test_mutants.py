@@ -1,0 +1,84 @@
+"""Do the tests bite? Every mutant of mutants.py is caught by the check it names, and sound code passes that check."""
+
+from inspect import unwrap
+
+import pytest
+import test_dice
+import test_loop
+import test_metrics
+import test_rules
+import test_sampling
+import test_trace
+from models import FixedTree
+from mutants import MUTANTS
+from test_exact import prove, tiny
+
+from minispec import Sampling
+from minispec.decoding import rules
+from minispec.drafters import LMDrafter, NgramDrafter
+
+
+def token_law():
+    for sampling in (Sampling(0.7), Sampling(top_k=2)):
+        prove(tiny(3, 0), LMDrafter(tiny(3, 1), 2), rules.Token(), sampling=sampling)
+
+
+def tree_law():
+    tree = FixedTree((-1, -1, 0, 1, 1), lambda ids, node: (sum(ids) + node) % 3)
+    prove(tiny(3, 15), tree, rules.Match())
+
+
+CHECKS = {
+    "token law": token_law,
+    "tree law": tree_law,
+    "seeded law": test_dice.test_draft_and_acceptance_together_have_the_targets_law,
+    "forced rejection": test_rules.test_a_forced_rejection_of_equal_laws_gives_a_token_of_p,
+    "temperature near zero": lambda: test_sampling.test_a_temperature_near_zero_gives_the_likeliest_token_and_no_warning(0.0),
+    "NaN refused": lambda: test_sampling.test_a_row_without_a_distribution_is_refused_wherever_it_stands(
+        [0.0, 1.0, float("nan")], 1.0),
+    "lowest of ties": test_sampling.test_greedy_takes_the_lowest_of_tied_ids,
+    "stops": lambda: test_loop.test_a_stop_token_ends_the_output_wherever_in_a_round_it_falls(4, ()),
+    "no stops": test_loop.test_without_stop_tokens_nothing_stops_early,
+    "budget": lambda: test_loop.test_the_budget_is_met_exactly(3, ()),
+    "no proposals": test_metrics.test_without_proposals_there_is_no_rate,
+    "stop at the end": lambda: test_loop.test_a_stop_that_is_the_last_token_of_the_budget_is_a_stop(
+        lambda target, prompt, **options: test_loop.recite(**options)),
+    "counts": lambda: test_trace.test_nothing_is_counted_past_a_stop(4, [4], 1, 1, 4),
+    "draft == target": lambda: test_loop.test_a_draft_equal_to_the_target_is_accepted_whole_for_fifty_rounds(2, Sampling()),
+    "caches": lambda: test_loop.test_caches_hold_the_committed_tokens_and_nothing_else(2),
+    "caches at a stop": lambda: [test_loop.test_caches_hold_the_committed_tokens_where_a_stop_cut_the_round(stop)
+                                 for stop in range(5)],
+    "caches of a tree": test_loop.test_caches_hold_the_committed_tokens_after_a_path_through_a_tree,
+    "memory": test_loop.test_nothing_is_allocated_anew_during_a_generation,
+    "second call": lambda: test_loop.test_a_drafter_used_twice_behaves_as_if_new(NgramDrafter(3), rules.Match()),
+    "global dice": test_dice.test_no_global_generator_is_read_or_written,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_sound_code_passes_the_check(check):
+    CHECKS[check]()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.case} {mutant.name}")
+def test_the_fault_is_caught(mutant):
+    """A crash counts as caught too: no wrong token gets out."""
+    with mutant.applied():
+        with pytest.raises(Exception):
+            CHECKS[mutant.caught_by]()
+
+
+@pytest.mark.parametrize("name", ["the draft misses a token after full acceptance", "the draft rolls back one too far",
+                                  "the draft starts over"])
+def test_a_fault_in_the_drafts_cache_leaves_the_law_right(name):
+    """Only speed is lost, so a proof of the law cannot see it: the invariants above must."""
+    with next(mutant for mutant in MUTANTS if mutant.name == name).applied():
+        token_law()
+
+
+def test_a_mutant_is_gone_after_its_block():
+    for mutant in MUTANTS:
+        sound = unwrap(mutant.where).__code__
+        with mutant.applied():
+            assert unwrap(mutant.where).__code__ != sound
+        assert unwrap(mutant.where).__code__ == sound
