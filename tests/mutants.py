@@ -63,11 +63,12 @@ KEEP = "self.cache.keep(base, [0] + [node + 1 for node in kept])"
 RESIDUAL = "excess / mass if mass > 1e-14 else p / p.sum()"
 
 MUTANTS = [
-    # --- A: the law --------------------------------------------------------------------------------------------------
+    # --- A: the law ---------------------------------------------------------------------------------------------------
     Mutant("greedy draft, sampled q", "A1 A3", LMDrafter.propose, "dice.draw(q)", "int(q.argmax())", "token law"),
     Mutant("q before temperature and top-k", "A4", LMDrafter.propose,
            "draft_probs.append(q)", "draft_probs.append(logits[0, -1].softmax(-1))", "token law"),
-    Mutant("draft drawn from rounded q", "A6", LMDrafter.propose, "dice.draw(q)", "dice.draw(q.bfloat16())", "token law"),
+    Mutant("draft drawn from rounded q", "A6", LMDrafter.propose,
+           "dice.draw(q)", "dice.draw(q.bfloat16())", "token law"),
     Mutant("p before temperature and top-k", "A2 A16", verify,
            "sampling.probs(logits[0])", "logits[0].softmax(-1)", "token law"),
     Mutant("always greedy", "A19", verify, "sampling.probs(logits[0])", "Sampling(0.0).probs(logits[0])", "token law"),
@@ -80,26 +81,27 @@ MUTANTS = [
     Mutant("p and q swapped in the ratio", "A15", Token.__call__, "p[x] / q[x]", "q[x] / p[x]", "token law"),
     Mutant("q taken for one-hot", "A18", Token.__call__, "p[x] / q[x]", "p[x]", "token law"),
     Mutant("everything accepted", "A11", Token.__call__, "min(1.0, float(p[x] / q[x]))", "1.0", "token law"),
-    Mutant("p one row too late", "A15", Token.__call__, "p, q = target_probs[node + 1]", "p, q = target_probs[node + 2]",
-           "token law"),
+    Mutant("p one row too late", "A15", Token.__call__,
+           "p, q = target_probs[node + 1]", "p, q = target_probs[node + 2]", "token law"),
     Mutant("argmax for the bonus", "A14", Token.__call__, "dice.draw(target_probs[node + 1])",
            "int(target_probs[node + 1].argmax())", "token law"),
     Mutant("bonus from the row before", "A14", Token.__call__, "dice.draw(target_probs[node + 1])",
            "dice.draw(target_probs[node])", "token law"),
     Mutant("a fresh sample for every child", "A11", Match.__call__, "tree.tokens[child] == y",
-           "tree.tokens[child] == dice.draw(target_probs[node + 1])", "tree law"),
+           "tree.tokens[child] == dice.draw(target_probs[node + 1])", "law of siblings"),
     Mutant("a uniform used twice", "A11", SeededDice.draw, "self.uniform(), float",
            "self.outcomes[-1].u if self.outcomes else self.uniform(), float", "seeded law"),
 
-    # --- B: zero mass and NaN ----------------------------------------------------------------------------------------
+    # --- B: zero mass and NaN -----------------------------------------------------------------------------------------
     Mutant("0 / 0 in the residual", "B1", residual, RESIDUAL, "excess / mass", "forced rejection"),
     Mutant("epsilon in the residual", "B9", residual, RESIDUAL, "excess / (mass + 1e-9)", "forced rejection"),
     Mutant("logits / 0", "B2", Sampling.probs, "if self.temperature == 0:", "if False:", "temperature near zero"),
-    Mutant("NaN goes through", "B3 B4", Sampling.probs, "if not bool(highest.isfinite().all()):", "if False:", "NaN refused"),
+    Mutant("NaN goes through", "B3 B4", Sampling.probs,
+           "if not bool(highest.isfinite().all()):", "if False:", "NaN refused"),
     Mutant("the last of tied ids", "H3", _one_hot_of_first, "torch.where(winners, ids, winners.shape[-1]).amin(",
            "torch.where(winners, ids, -1).amax(", "lowest of ties"),
 
-    # --- C: stops and budgets ----------------------------------------------------------------------------------------
+    # --- C: stops and budgets -----------------------------------------------------------------------------------------
     Mutant("only the last token may stop", "C1 C2", cut_at_stop, "enumerate(tokens)",
            "enumerate(tokens) if k + 1 == len(tokens)", "stops"),
     Mutant("the stop token is lost", "C2", cut_at_stop, "tokens[:k + 1]", "tokens[:k]", "stops"),
@@ -110,11 +112,11 @@ MUTANTS = [
            "no proposals"),
     Mutant("length comes before stop", "C8", Speculation.round, "if self.ids[-1] in self.stops:",
            "if self.ids[-1] in self.stops and len(self.ids) < self.end:", "stop at the end"),
-    Mutant("the tail is accepted", "C16", Round.accepted.fget, "min(len(self.path), len(self.emitted))", "len(self.path)",
-           "counts"),
+    Mutant("the tail is accepted", "C16", Round.accepted.fget,
+           "min(len(self.path), len(self.emitted))", "len(self.path)", "counts"),
     Mutant("the tail is proposed", "C16", Round.proposed.fget, "if not self.cut:", "if True:", "counts"),
 
-    # --- D: caches ---------------------------------------------------------------------------------------------------
+    # --- D: caches ----------------------------------------------------------------------------------------------------
     Mutant("the draft misses a token after full acceptance", "D1", LMDrafter.propose,
            "self.ids[self.cache.length:]", "self.ids[-1:]", "draft == target"),
     Mutant("the draft rolls back one too far", "D2", LMDrafter.commit, "right))", "right) - 1)", "caches"),
@@ -122,15 +124,17 @@ MUTANTS = [
     Mutant("the draft never rolls back", "D2 D20", LMDrafter.commit, ROLLBACK, "pass", "caches"),
     Mutant("the draft starts over", "D14 D17", LMDrafter.commit, ROLLBACK, "self.cache.rollback(0)", "caches"),
     Mutant("the target never rolls back", "D5", Speculation.round, KEEP, "pass", "token law"),
-    Mutant("the target rolls back one too far", "D2", Speculation.round, KEEP, "self.cache.keep(base, kept)", "token law"),
+    Mutant("the target rolls back one too far", "D2", Speculation.round,
+           KEEP, "self.cache.keep(base, kept)", "token law"),
     Mutant("the target rolls back one too little", "D2", KVCache.keep, "self.rollback(base + len(path))",
            "self.rollback(min(self.length, base + len(path) + 1))", "token law"),
     Mutant("the target keeps what a stop cut off", "C1 D2", Speculation.round, "verdict.path[:len(emitted) - 1]",
            "verdict.path", "caches at a stop"),
     Mutant("positions one too high", "D6", verify, "tree.depths() + cache.length", "tree.depths() + cache.length + 1",
            "token law"),
-    Mutant("stale slots are attended", "D7", KVCache.write, "self.keys[layer][:, :, :stop], self.values[layer][:, :, :stop]",
-           "self.keys[layer], self.values[layer]", "caches"),
+    Mutant("stale slots are attended", "D7", KVCache.write,
+           "self.keys[layer][:, :, :stop], self.values[layer][:, :, :stop]", "self.keys[layer], self.values[layer]",
+           "caches"),
     Mutant("a rollback allocates", "D7", KVCache.rollback, "self.length = length",
            "self.length, self.keys = length, [rows.clone() for rows in self.keys]", "memory"),
     Mutant("the rows of another path are kept", "D14", KVCache.keep, "device=self.keys[0].device) + base",
@@ -138,9 +142,10 @@ MUTANTS = [
     Mutant("values stay behind", "D14", KVCache.keep, "(*self.keys, *self.values)", "self.keys", "caches of a tree"),
     Mutant("a drafter remembers the last call", "D19", NgramDrafter.start, "self.ends: dict[tuple[int, ...], int] = {}",
            "self.ends = getattr(self, 'ends', {})", "second call"),
-    Mutant("the dice read the global generator", "J5", SeededDice.uniform, "generator=self.generator, ", "", "global dice"),
+    Mutant("the dice read the global generator", "J5", SeededDice.uniform,
+           "generator=self.generator, ", "", "global dice"),
 
-    # --- E: trees ----------------------------------------------------------------------------------------------------
+    # --- E: trees -----------------------------------------------------------------------------------------------------
     Mutant("positions in order of nodes", "E1", verify, "tree.depths()", "torch.arange(len(tree) + 1)", "tree law"),
     Mutant("siblings are visible", "E2", _geometry, "mask[row] = mask[above]", "mask[row, :row] = True", "tree law"),
     Mutant("a tree without a mask", "E2", verify, "mask=tree.mask().to(rows.device)", "mask=None", "tree law"),

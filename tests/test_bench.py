@@ -18,7 +18,8 @@ PASSES = Passes(200, 0.004, 0.0004, {1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0, 16: 3.0})
 ROW_KEYS = ["method", "workload", "temperature", "draft_length", "tokens_per_second", "ratio_to_plain",
             "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass", "acceptance_by_position",
             "ratio_by_prompt"]
-PROMPTS = [[1, 2, 3, 1, 2], [4, 4, 5], [0, 6]]
+PROMPTS = [[1, 2, 3, 1, 2], [4, 4, 5]]
+KINDS = chosen(["chain-2", "ngram-8", "tree-match"])              # one of each kind of prediction
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +31,15 @@ def models():
 
 @pytest.fixture(scope="module")
 def rows(models):
-    return run(*models, {"code": PROMPTS, "agent": PROMPTS[:1]}, METHODS, PASSES, max_new_tokens=12)
+    return run(*models, {"code": PROMPTS, "agent": PROMPTS[:1]}, KINDS, PASSES, max_new_tokens=8)
 
 
 def test_there_is_one_row_for_each_workload_temperature_and_method_and_all_have_the_same_keys(rows):
     assert [(r["workload"], r["temperature"], r["method"]) for r in rows] == [
         (workload, temperature, method) for workload in ("code", "agent") for temperature in (0.0, 1.0)
-        for method in ["plain", *METHODS]]
+        for method in ["plain", *KINDS]]
     assert all(list(r) == ROW_KEYS for r in rows)
-    assert all(len(r["ratio_by_prompt"]) == {"code": 3, "agent": 1}[r["workload"]] for r in rows)
+    assert all(len(r["ratio_by_prompt"]) == {"code": 2, "agent": 1}[r["workload"]] for r in rows)
 
 
 def test_efficiency_is_measured_over_predicted(rows):
@@ -56,60 +57,62 @@ def test_the_ratio_is_between_rows_of_the_same_run(rows):
         assert (r["draft_length"], r["acceptance_rate"], r["acceptance_by_position"]) == (0, None, [])
 
 
-@pytest.mark.parametrize("name", ["plain", *METHODS])
-def test_both_sides_are_counted_alike_tokens_that_were_emitted_over_seconds_of_decoding(models, name):        # K3 K10
-    done = interleave(*models, PROMPTS, METHODS, max_new_tokens=9)
+@pytest.fixture(scope="module")
+def done(models):
+    """Generations at temperature 1."""
+    return interleave(*models, PROMPTS, KINDS, max_new_tokens=9)
+
+
+@pytest.mark.parametrize("name", ["plain", *KINDS])
+def test_both_sides_are_counted_alike_tokens_that_were_emitted_over_seconds_of_decoding(done, name):          # K3 K10
     tokens = sum(len(g.tokens) for g in done[name])
     assert tokens == 9 * len(PROMPTS), "no stop tokens: all do equal work"
     seconds = sum(g.trace.total_seconds - g.trace.prefill_seconds for g in done[name])
-    r = suite.row(name, METHODS.get(name), "code", 1.0, done[name], done["plain"], PASSES)
+    r = suite.row(name, KINDS.get(name), "code", 1.0, done[name], done["plain"], PASSES)
     assert r["tokens_per_second"] == pytest.approx(tokens / seconds)
 
 
 def test_methods_take_turns_and_each_prompt_starts_with_another_one(models):
     order = []
     methods = chosen(["chain-2", "ngram-8"])
-    interleave(*models, PROMPTS, methods, max_new_tokens=2, on_generation=lambda i, name: order.append((i, name)))
+    interleave(*models, [[1], [2], [3]], methods, max_new_tokens=2, on_generation=lambda i, name: order.append((i, name)))
     assert order == [(0, "plain"), (0, "chain-2"), (0, "ngram-8"),
                      (1, "chain-2"), (1, "ngram-8"), (1, "plain"),
                      (2, "ngram-8"), (2, "plain"), (2, "chain-2")]
 
 
 def test_at_temperature_0_every_method_writes_what_plain_decoding_writes(models):
-    done = interleave(*models, PROMPTS, METHODS, sampling=Sampling(0.0), max_new_tokens=20)
+    done = interleave(*models, PROMPTS[:1], METHODS, sampling=Sampling(0.0), max_new_tokens=9)
     for name, generations in done.items():
         assert [g.tokens for g in generations] == [g.tokens for g in done["plain"]], name
 
 
 def test_a_run_is_reproduced_by_its_seed_and_prompts_have_seeds_of_their_own(models):
-    methods, prompts = chosen(["chain-3"]), [[1, 2], [1, 2]]
+    methods, prompts = chosen(["chain-3"]), [[1, 2], [1, 2]]             # one prompt twice
     a, b = (interleave(*models, prompts, methods, max_new_tokens=16, seed=5) for _ in range(2))
     assert [g.tokens for g in a["chain-3"]] == [g.tokens for g in b["chain-3"]]
     assert a["chain-3"][0].tokens != a["chain-3"][1].tokens
 
 
 def test_where_nothing_was_proposed_nothing_is_divided_by_zero(models):
-    methods = chosen(["chain-4", "ngram-8", "tree-match"])
-    rows = run(*models, {"code": [[0, 1, 2]]}, methods, PASSES, max_new_tokens=1)         # room for no proposal
-    for r in rows:
+    for r in run(*models, {"code": [[0, 1, 2]]}, KINDS, PASSES, max_new_tokens=1):         # room for no proposal
         assert r["acceptance_rate"] is None and r["acceptance_by_position"] == [] and r["tokens_per_pass"] == 1
         assert r["predicted_speedup"] == 1, "a round without a proposal is a plain step"
 
 
-def test_a_chain_is_predicted_by_the_textbook_formula_with_measured_costs(models):
-    r = next(r for r in run(*models, {"code": PROMPTS}, chosen(["chain-3"]), PASSES, max_new_tokens=20, temperatures=[1.0])
-             if r["method"] == "chain-3")
-    assert r["predicted_speedup"] == speedup(r["acceptance_by_position"], 3, 0.1, PASSES.verify)
+def test_a_chain_is_predicted_by_the_textbook_formula_with_measured_costs(rows):
+    for r in (r for r in rows if r["method"] == "chain-2"):
+        assert r["predicted_speedup"] == speedup(r["acceptance_by_position"], 2, 0.1, PASSES.verify)
 
 
-def test_other_methods_are_predicted_from_the_rounds_as_they_were(models):
-    done = interleave(*models, PROMPTS, chosen(["tree-match", "ngram-8"]), max_new_tokens=20)
-    for name, draft_cost in [("tree-match", 0.1), ("ngram-8", 0.0)]:
-        rounds = [r for g in done[name] for r in g.trace.rounds]
-        cost = sum(draft_cost * max(map(len, map(r.tree.path, range(len(r.tokens)))), default=0)
-                   + PASSES.verify(len(r.tokens) + 1) for r in rounds)
-        row = suite.row(name, METHODS[name], "code", 1.0, done[name], done["plain"], PASSES)
-        assert row["predicted_speedup"] == pytest.approx(60 / cost)
+@pytest.mark.parametrize("name, draft_cost", [("tree-match", 0.1), ("ngram-8", 0.0)])
+def test_other_methods_are_predicted_from_the_rounds_as_they_were(done, name, draft_cost):
+    rounds = [r for g in done[name] for r in g.trace.rounds]
+    assert any(r.tokens for r in rounds)
+    cost = sum(draft_cost * max((len(r.tree.path(node)) for node in range(len(r.tokens))), default=0)
+               + PASSES.verify(len(r.tokens) + 1) for r in rounds)
+    row = suite.row(name, KINDS[name], "code", 1.0, done[name], done["plain"], PASSES)
+    assert row["predicted_speedup"] == pytest.approx(9 * len(PROMPTS) / cost)
 
 
 def test_every_shipped_method_claims_to_be_exact():
@@ -176,7 +179,7 @@ def test_context_and_widths_give_way_to_a_short_context(monkeypatch):
 
 
 def test_a_pass_is_measured_for_real(models):
-    passes = measure_passes(*models, widths=(4,), repeats=2)
+    passes = measure_passes(*models, widths=(4,), repeats=1)
     assert passes.verify_curve[1] == 1 and passes.cost > 0 and passes.to_dict()["cost"] == passes.cost
 
 
@@ -230,7 +233,7 @@ def test_the_opening_of_code_starts_at_its_first_definition_and_leaves_a_third_t
 
 def test_the_asset_is_written_whole_from_the_corpus(tmp_path, monkeypatch):
     text = "def f(x):\n    return x\n\n" * 40
-    names = [f"asyncio/base_events.py", "no/such/module.py", "topics/if"]
+    names = ["asyncio/base_events.py", "no/such/module.py", "topics/if"]
     monkeypatch.setattr(workloads, "documents", lambda kind, split: [Document(kind, name, text) for name in names])
     workloads.write(tmp_path / "w.json")
     written = workloads.read_json(tmp_path / "w.json")["prompts"]

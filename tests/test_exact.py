@@ -1,7 +1,7 @@
 """The proof: the emitted tokens have the target's law, jointly over several rounds, for every way the dice can fall.
 
-The real loop runs with real caches, stops and budgets; only the dice are replaced, by ones that take every branch. Error
-bound 1e-12 in float64, and nothing here is sampled.
+The real loop runs with real caches, stops and budgets; only the dice are replaced, by ones that take every branch. The
+error bound is 1e-12 in float64, and nothing here is sampled.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from models import FixedTree, TableLM, random_table, tiny_gpt
 from minispec import Sampling, TokenTree, speculate
 from minispec.analysis import (Memoised, law_error, output_law, output_law_by_rounds, sequential_law,
                                total_variation)
-from minispec.decoding import EnumeratingDice, Speculation, rules
+from minispec.decoding import EnumeratingDice, Speculation, Verdict, rules
 from minispec.drafters import LMDrafter, NgramDrafter, TableDrafter
 
 
@@ -43,7 +43,7 @@ def deepest(drafter) -> int:
                else drafter.max_nodes)
 
 
-# --- rejection sampling ------------------------------------------------------------------------------------------------
+# --- rejection sampling -----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 @sampling_of_both
@@ -96,7 +96,7 @@ def test_a_draft_equal_to_the_target_is_never_rejected():                       
     assert all(accepted == proposed for accepted, proposed in fates)
 
 
-# --- sample and match --------------------------------------------------------------------------------------------------
+# --- sample and match -------------------------------------------------------------------------------------------------
 
 @sampling_of_both
 def test_match_rule_with_a_language_model_draft(sampling):                             # A9 A10
@@ -127,7 +127,7 @@ def test_match_rule_may_meet_siblings_with_the_same_token():
           max_new_tokens=4)
 
 
-# --- the proof itself --------------------------------------------------------------------------------------------------
+# --- the proof itself -------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("rule", [rules.Token(), rules.Match()], ids=lambda rule: rule.name)
 def test_replaying_speculate_from_its_start_gives_the_law_too(rule):
@@ -149,8 +149,8 @@ def test_both_ways_of_enumerating_agree_where_the_law_is_wrong():
     """A rule that takes every proposal is wrong in the same way under both."""
     class TakeAll(rules.Token):
         def __call__(self, tree, target_probs, dice):
-            return super().__call__(tree, target_probs, type("Yes", (), {"accept": lambda self, prob: True,
-                                                                         "draw": lambda self, probs: dice.draw(probs)})())
+            path = list(range(len(tree)))
+            return Verdict(path, dice.draw(target_probs[len(tree)]), bonus=True)
 
     target, draft = Memoised(tiny_gpt(2, 19)), Memoised(tiny_gpt(2, 20))
     options = dict(max_new_tokens=4, rule=TakeAll())

@@ -310,26 +310,28 @@ def test_every_combination_of_sampling_runs(build, temperature, top_k, top_p):  
     assert len(got.tokens) == 9
 
 
-PROOFS = [(rules.Match(), origin, fields) for origin in ORIGINS for fields in (dict(branching=[2, 2]),
-                                                                              dict(parents=[-1, 0, 1, -1]))]
-PROOFS += [(rule, origin, dict(branching=[2, 2])) for rule in (rules.Recursive(), rules.Traversal())
-           for origin in (SAMPLED, WITHOUT_REPLACEMENT)]
+#         rule, origin, shape, V, new tokens: more than one round can emit
+PROOFS = [(rules.Match(), SAMPLED, dict(branching=[2, 2]), 2, 4), (rules.Match(), CHOSEN, dict(branching=[2, 2]), 3, 4),
+          (rules.Match(), WITHOUT_REPLACEMENT, dict(branching=[2, 2]), 2, 5),
+          *((rules.Match(), origin, dict(parents=[-1, 0, 1, -1]), 2, 5) for origin in ORIGINS)]
+for rule in (rules.Recursive(), rules.Traversal()):
+    PROOFS += [(rule, SAMPLED, dict(branching=[2, 2]), 2, 4), (rule, WITHOUT_REPLACEMENT, dict(branching=[2, 2]), 2, 5),
+               (rule, WITHOUT_REPLACEMENT, dict(branching=[2, 1]), 3, 4)]
 
 
-def prove(build, rule, V=2, seed=0, new=4, sampling=Sampling(), stop_tokens=()):
+def prove(build, rule, V, new=4, stop_tokens=()):
     """The loop's joint law over `new` tokens (more than one round can emit) is the target's own, to 1e-12."""
-    target, draft = Memoised(tiny_gpt(V, seed)), Memoised(tiny_gpt(V, seed + 1))
+    target, draft = Memoised(tiny_gpt(V, 0)), Memoised(tiny_gpt(V, 1))
     law = output_law_by_rounds(lambda: Speculation(target, build(draft), [0, 1], max_new_tokens=new, rule=rule,
-                                                   sampling=sampling, stop_tokens=stop_tokens))
-    truth = sequential_law(target.model, [0, 1], new, sampling=sampling, stop_tokens=stop_tokens)
+                                                   stop_tokens=stop_tokens))
+    truth = sequential_law(target.model, [0, 1], new, stop_tokens=stop_tokens)
     assert law_error(law, truth) < 1e-12 and len(truth) > new
 
 
 @pytest.mark.parametrize("stop_tokens", [(), (1,)], ids=["no stop", "stop"])
-@pytest.mark.parametrize("rule, origin, fields", PROOFS,
-                         ids=[f"{rule.name}, {origin}, {fields}" for rule, origin, fields in PROOFS])
-def test_the_loop_with_a_fixed_tree_has_the_targets_law(rule, origin, fields, stop_tokens):
-    V, new = 2 if origin == SAMPLED else 3, 5 if "parents" in fields else 4
+@pytest.mark.parametrize("rule, origin, fields, V, new", PROOFS,
+                         ids=[f"{rule.name}, {origin}, {fields}, V={V}" for rule, origin, fields, V, _ in PROOFS])
+def test_the_loop_with_a_fixed_tree_has_the_targets_law(rule, origin, fields, V, new, stop_tokens):
     prove(lambda draft: TreeDrafter(draft, origin=origin, **fields), rule, V, new=new, stop_tokens=stop_tokens)
 
 

@@ -1,4 +1,4 @@
-"""The loop's bookkeeping: where it stops, what the caches hold after every round, and that calls leave nothing behind."""
+"""The loop's bookkeeping: where it stops, what caches hold after every round, and that calls leave nothing behind."""
 
 import random
 
@@ -28,7 +28,7 @@ def recite(wrong=(), length=GAMMA, **options):
     return speculate(target, LMDrafter(draft, length), PROMPT, **options)
 
 
-# --- where it stops ----------------------------------------------------------------------------------------------------
+# --- where it stops ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("wrong", [(), (5,), tuple(range(0, 60, 3))], ids=["perfect draft", "one error", "many errors"])
 @pytest.mark.parametrize("place", range(3, 3 + 2 * (GAMMA + 1)))
@@ -99,7 +99,7 @@ def test_rounds_are_streamed_as_they_happen_and_add_up_to_the_output():         
     assert all(1 <= len(chunk) <= GAMMA + 1 for chunk in chunks)
 
 
-# --- what is fed, and where ----------------------------------------------------------------------------------------------
+# --- what is fed, and where -------------------------------------------------------------------------------------------
 
 def test_each_round_feeds_the_last_token_and_the_proposal_and_nothing_twice():         # D5 D17 L12
     """Draft errors at places 5 and 12: the calls, typed by hand (gamma 3, prompt of three tokens)."""
@@ -142,7 +142,7 @@ def test_acceptance_after_a_rejection_starts_anew():                            
     assert all(r.tokens for r in rounds)
 
 
-# --- draft == target -----------------------------------------------------------------------------------------------------
+# --- draft == target --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("sampling", [Sampling(), GREEDY], ids=str)
 @pytest.mark.parametrize("length", range(1, 7))
@@ -156,7 +156,7 @@ def test_a_draft_equal_to_the_target_is_accepted_whole_for_fifty_rounds(length, 
     assert summary.tokens_per_pass == length + 1
 
 
-# --- after every round ---------------------------------------------------------------------------------------------------
+# --- after every round ------------------------------------------------------------------------------------------------
 
 def contents(cache) -> torch.Tensor:
     """All that a cache holds: (2, L, B, H, length, D)."""
@@ -229,13 +229,14 @@ def test_nothing_is_allocated_anew_during_a_generation():                       
         assert memory() == before
 
 
-# --- the context ---------------------------------------------------------------------------------------------------------
+# --- the context ------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize("free", [1, 2, 3])
 def test_a_prompt_close_to_the_limit_ends_exactly_at_the_context(free, length):        # G1 G3
     target, draft = scripted(context=20)
-    for generation in (speculate(target, LMDrafter(draft, length), TEXT[:20 - free]), generate(target, TEXT[:20 - free])):
+    prompt = TEXT[:20 - free]
+    for generation in (speculate(target, LMDrafter(draft, length), prompt), generate(target, prompt)):
         assert generation.text_ids == TEXT[:20]
         assert generation.stop_reason == "context"
 
@@ -254,7 +255,7 @@ def test_past_the_context_of_a_shorter_draft_decoding_goes_on_plainly(prompt_len
         assert len(r.tokens) == min(4, max(0, 17 - r.context), prompt_length + 30 - r.context - 1)
 
 
-# --- greedy decoding -----------------------------------------------------------------------------------------------------
+# --- greedy decoding --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("seed", range(50))
 def test_greedy_speculation_emits_the_greedy_text(seed):                               # A1 A2 A15 A23 D6 H4
@@ -273,11 +274,11 @@ def test_on_a_tie_the_lowest_id_wins_in_both_ways_of_decoding():                
     assert speculate(tied, drafter, [0], max_new_tokens=6, sampling=GREEDY).tokens == [1, 2, 0, 1, 2, 0]
 
 
-# --- seeds, and calls that leave nothing behind ---------------------------------------------------------------------------
+# --- seeds, and calls that leave nothing behind -----------------------------------------------------------------------
 
 def run_with(seed, drafter=None, rule=None, prompt=(0, 1, 2, 0, 1)):
-    drafter = drafter or LMDrafter(tiny_gpt(5, 2, context=48), 3)
-    return speculate(tiny_gpt(5, 1, context=48), drafter, list(prompt), max_new_tokens=24, dice=SeededDice(seed), rule=rule)
+    target, drafter = tiny_gpt(5, 1, context=48), drafter or LMDrafter(tiny_gpt(5, 2, context=48), 3)
+    return speculate(target, drafter, prompt, max_new_tokens=24, dice=SeededDice(seed), rule=rule)
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():                # J1 J2
@@ -348,7 +349,7 @@ def test_stepping_by_hand_builds_no_gradient_graph():
     assert not any(rows.requires_grad for rows in (*run.cache.keys, *run.drafter.cache.keys))
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("prompt, options, message", [
     ([], {}, "the prompt is empty: give at least one token"),
@@ -367,8 +368,9 @@ def test_stepping_by_hand_builds_no_gradient_graph():
 @pytest.mark.parametrize("decode", ["plain", "speculative"])
 def test_a_bad_request_is_refused_with_what_was_given_and_what_is_allowed(decode, prompt, options, message):
     model = tiny_gpt(5, 0)
+    drafter = [] if decode == "plain" else [LMDrafter(model)]
     with pytest.raises(ValueError, match=message):
-        generate(model, prompt, **options) if decode == "plain" else speculate(model, LMDrafter(model), prompt, **options)
+        (speculate if drafter else generate)(model, *drafter, prompt, **options)
 
 
 def test_a_tensor_is_as_good_a_prompt_as_a_list():

@@ -17,7 +17,7 @@ def recite(wrong=(), length=4, **options):
     return speculate(ScriptedLM(TEXT), LMDrafter(draft, length), TEXT[:3], **options)
 
 
-# --- by hand -----------------------------------------------------------------------------------------------------------
+# --- by hand ----------------------------------------------------------------------------------------------------------
 
 def test_four_proposed_three_kept_is_an_acceptance_of_three_quarters():                # K7
     """One round and its correction: 4 5 6 kept, the fourth proposal wrong, 7 emitted instead."""
@@ -66,7 +66,7 @@ def test_overhead_is_what_is_neither_draft_nor_verify():
     assert loop_overhead(trace) == pytest.approx(0.25)
 
 
-# --- identities --------------------------------------------------------------------------------------------------------
+# --- identities -------------------------------------------------------------------------------------------------------
 
 def many_runs():
     target, draft = tiny_gpt(4, 0, context=48), tiny_gpt(4, 1, context=48)
@@ -92,7 +92,7 @@ def test_the_counts_of_every_run_fit_together():                                
         assert summary.accepted <= summary.proposed <= sum(len(r.tokens) for r in rounds)
         kept = [rate * reached for rate, reached in zip(summary.acceptance_by_position, summary.reached_by_position)]
         assert sum(kept) == pytest.approx(summary.accepted)
-        assert all(b <= a + 1e-9 for a, b in zip(kept, summary.reached_by_position[1:]))    # reached only through a kept one
+        assert all(after <= before + 1e-9 for before, after in zip(kept, summary.reached_by_position[1:]))
         cut_rounds += cut_inside
     assert cut_rounds > 0
 
@@ -102,7 +102,7 @@ def test_counts_of_a_chain_follow_from_its_path():                              
         assert (r.proposed, r.accepted) == (len(r.tokens), len(r.path))
 
 
-# --- theory against enumeration ----------------------------------------------------------------------------------------
+# --- theory against enumeration ---------------------------------------------------------------------------------------
 
 def law_of_a_round(P, Q, length):
     """[(probability, accepted tokens)] of the first round of the real loop, with room for all."""
@@ -137,11 +137,11 @@ def test_expected_tokens_at_its_ends():
     assert expected_tokens(0.8, 4) == pytest.approx((1 - 0.8**5) / (1 - 0.8))
     assert [expected_tokens(alpha, 4) for alpha in (0.0, 1.0)] == [1.0, 5.0]
     assert expected_tokens(0.7, 0) == 1.0
-    assert expected_tokens([0.5, 0.9], 4) == pytest.approx(1 + 0.5 * (1 + 0.9 + 0.9**2 + 0.9**3))        # the last goes on
+    assert expected_tokens([0.5, 0.9], 4) == pytest.approx(1 + 0.5 * (1 + 0.9 + 0.9**2 + 0.9**3))    # the last goes on
 
 
 # Draft length with the highest speedup, and that speedup, for acceptance (row) and draft cost c (column).
-BEST = {0.5: [(5, 1.88), (3, 1.63), (2, 1.46), (1, 1.25), (1, 1.07)],          # c = .2: 1 and 2 tie, the shorter is taken
+BEST = {0.5: [(5, 1.88), (3, 1.63), (2, 1.46), (1, 1.25), (1, 1.07)],          # c = .2: 1 and 2 tie
         0.6: [(7, 2.30), (4, 1.92), (3, 1.67), (2, 1.40), (1, 1.14)],
         0.7: [(9, 2.97), (6, 2.35), (4, 1.98), (3, 1.58), (2, 1.22)],
         0.8: [(14, 4.23), (8, 3.09), (6, 2.47), (4, 1.87), (2, 1.36)],

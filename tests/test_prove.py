@@ -1,4 +1,4 @@
-"""`prove` is the door for every rule: what it must find. Each cheat here runs, looks plausible, and has been shipped."""
+"""`prove` is the door for every rule: what it must find. Each cheat here runs, looks plausible, and has been tried."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from minispec.decoding.tree import CHOSEN, ROOT, SAMPLED, WITHOUT_REPLACEMENT
 from minispec.drafters import TableDrafter
 from minispec.drafters.lm_tree import pick
 
-# --- drafters that cheat -----------------------------------------------------------------------------------------------
+# --- drafters that cheat ---------------------------------------------------------------------------------------------
 
 
 class RawProbs(TableDrafter):
@@ -64,7 +64,7 @@ def test_a_drafter_that_cheats_is_found_out_and_match_would_bear_it(rule, origin
     assert prove(rules.Match(), origin, [shape], drafter).exact
 
 
-# --- rules that cheat --------------------------------------------------------------------------------------------------
+# --- rules that cheat ------------------------------------------------------------------------------------------------
 
 class FirstFail:
     """Dice whose first failure is final."""
@@ -149,16 +149,14 @@ def test_a_rule_that_cheats_is_found_out(rule, origin, shape):
 
 def test_one_sample_per_path_accepts_a_shared_node_too_often():                                       # A11
     """Three paths share a node of probability .09: it passes with 1 - .91^3 = .246, not with .09."""
-    tree, p = TokenTree((0, 0, 1, 2), (-1, 0, 0, 0), origin=CHOSEN), torch.tensor([0.09, 0.41, 0.5]).double().expand(5, 3)
-    chance = {rule: sum(chance for chance, verdict in EnumeratingDice().branches(lambda dice: rule(tree, p, dice))
-                        if verdict.path) for rule in (one_sample_per_path, MATCH)}
-    assert chance == {one_sample_per_path: pytest.approx(1 - 0.91**3), MATCH: pytest.approx(0.09)}
+    tree = TokenTree((0, 0, 1, 2), (-1, 0, 0, 0), origin=CHOSEN)
+    p = torch.tensor([0.09, 0.41, 0.5]).double().expand(5, 3)
+    for rule, wanted in [(one_sample_per_path, 1 - 0.91**3), (rules.Match(), 0.09)]:
+        branches = EnumeratingDice().branches(lambda dice: rule(tree, p, dice))
+        assert sum(chance for chance, verdict in branches if verdict.path) == pytest.approx(wanted)
 
 
-MATCH = rules.Match()
-
-
-# --- what it reports ---------------------------------------------------------------------------------------------------
+# --- what it reports -------------------------------------------------------------------------------------------------
 
 def test_a_right_rule_written_as_a_plain_function_is_proved():
     def my_rule(tree, target_probs, dice):
@@ -174,14 +172,15 @@ def test_the_first_departure_is_shown_with_both_laws():
     departure = prove(always_accept, shapes=[(1, 1)]).departure
     assert departure.prefix == () and departure.setting == Setting((1, 1), 3, "dense", None)
     p = Sampling(temperature=1.5).probs(tiny_target(3).model(torch.tensor([PROMPT]))[0, -1])
-    torch.testing.assert_close(torch.tensor(departure.next_token), torch.stack([p, tables(3)["dense"][PROMPT[-1]]], 1).float())
+    q = tables(3)["dense"][PROMPT[-1]]
+    torch.testing.assert_close(torch.tensor(departure.next_token, dtype=torch.float64), torch.stack([p, q], 1))
     lines = str(departure).splitlines()
     assert len(lines) == 2 + 3 + 1 and all(f"{p[token]:.4f}" in lines[2 + token] for token in range(3))
     assert sum("+" in line for line in lines[2:5]) >= 1 and sum("-" in line for line in lines[2:5]) >= 1
 
 
 def test_a_fault_of_the_second_round_is_placed_there():
-    """Coins that are right in the first round and reused in the next: some first tokens are emitted, then it departs."""
+    """Coins that are right in the first round and reused in the next: the first tokens have the target's law."""
     proof = prove(SameUniforms(), shapes=[(1, 1)])
     assert len(proof.departure.prefix) >= 1
 

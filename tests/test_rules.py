@@ -1,4 +1,4 @@
-"""The acceptance rules one round at a time, by enumeration of their dice: rejection sampling on a chain, and matching."""
+"""Acceptance rules, one round at a time, by enumeration of their dice: rejection sampling on a chain, and matching."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def first(emitted: dict[tuple[int, ...], float], V: int) -> list[float]:
 
 
 class Scripted(Dice):
-    """Coins that fall as told; draws go to the first token that is possible. Remembers what it was asked to draw from."""
+    """Coins that fall as told; a draw takes the first token that is possible, and what it was drawn from is kept."""
 
     def __init__(self, *coins: bool):
         super().__init__()
@@ -59,7 +59,7 @@ class Scripted(Dice):
         return int(probs.nonzero()[0])
 
 
-# --- the residual ------------------------------------------------------------------------------------------------------
+# --- the residual -----------------------------------------------------------------------------------------------------
 
 def test_the_residual_is_the_excess_normalised_and_nothing_else():                     # A5
     assert residual(law(0.5, 0.3, 0.2), law(0.2, 0.5, 0.3)).tolist() == [1.0, 0.0, 0.0]
@@ -79,7 +79,7 @@ def test_a_residual_of_random_laws_is_a_law_that_never_holds_the_rejected_token(
         assert not bool(left[p <= q].any())
 
 
-# --- rejection sampling ------------------------------------------------------------------------------------------------
+# --- rejection sampling -----------------------------------------------------------------------------------------------
 
 PAIRS = {"overlapping": (law(0.5, 0.3, 0.2), law(0.6, 0.3, 0.1)), "equal": (law(0.5, 0.3, 0.2), law(0.5, 0.3, 0.2)),
          "disjoint": (law(0.0, 0.4, 0.6), law(1.0, 0.0, 0.0)), "p one-hot": (one_hot(1), law(0.2, 0.3, 0.5)),
@@ -147,11 +147,12 @@ def test_a_forced_rejection_of_equal_laws_gives_a_token_of_p():                 
 @pytest.mark.parametrize("rule", [rules.Token(), rules.Match()], ids=lambda rule: rule.name)
 def test_nothing_proposed_means_one_token_of_the_target(rule):
     p = law(0.5, 0.3, 0.2)
-    assert branches(lambda dice: rule(TokenTree(), p[None], dice).token) == pytest.approx({0: 0.5, 1: 0.3, 2: 0.2}, **TIGHT)
+    emitted = branches(lambda dice: rule(TokenTree(), p[None], dice).token)
+    assert emitted == pytest.approx({0: 0.5, 1: 0.3, 2: 0.2}, **TIGHT)
     assert rule(TokenTree(), p[None], Scripted()) == Verdict([], 0, bonus=True)
 
 
-# --- sample and match ----------------------------------------------------------------------------------------------------
+# --- sample and match -------------------------------------------------------------------------------------------------
 
 def test_matching_descends_while_a_child_holds_the_targets_token():
     """        root: 0, 2        The target draws 2 (node 1), then 1 (node 3), then 0 at the leaf.
@@ -183,7 +184,7 @@ def test_matching_equals_accepting_children_one_by_one_against_what_is_left_of_p
     assert branches(match) == pytest.approx(branches(point_mass), **TIGHT)
 
 
-# --- which trees a rule takes ----------------------------------------------------------------------------------------------
+# --- which trees a rule takes -----------------------------------------------------------------------------------------
 
 def test_rejecting_a_token_that_was_not_drawn_from_q_is_biased():                      # A3
     """The likeliest token is proposed under a q that calls it likely, .8: the law becomes (.75, .25), not (.6, .4)."""

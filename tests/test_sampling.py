@@ -1,4 +1,4 @@
-"""Logits to probabilities: temperature, then top-k, then top-p; against numbers by hand and a second, plain construction."""
+"""Logits to probabilities: temperature, top-k, top-p, in this order; by hand, and against a plain construction."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def by_hand(logits: list[float], temperature: float, top_k: int | None, top_p: f
     return [kept.get(token, 0.0) / sum(kept.values()) for token in range(len(logits))]
 
 
-# --- each step by hand -------------------------------------------------------------------------------------------------
+# --- each step by hand ------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("given, settings, expected", [
     ([0.5, 0.3, 0.2], (), [0.5, 0.3, 0.2]),
@@ -46,7 +46,7 @@ def by_hand(logits: list[float], temperature: float, top_k: int | None, top_p: f
     ([0.5, 0.3, 0.2], (1.0, 2), [0.625, 0.375, 0.0]),
     ([0.2, 0.3, 0.5], (1.0, 1), [0.0, 0.0, 1.0]),
     ([0.5, 0.3, 0.2], (1.0, 7), [0.5, 0.3, 0.2]),                                       # more than there are
-    ([0.5, 0.3, 0.2], (1.0, None, 0.6), [0.625, 0.375, 0.0]),                           # the token that crosses 0.6 stays
+    ([0.5, 0.3, 0.2], (1.0, None, 0.6), [0.625, 0.375, 0.0]),                           # whoever crosses 0.6 stays
     ([0.5, 0.3, 0.2], (1.0, None, 0.4), [1.0, 0.0, 0.0]),
     ([0.5, 0.3, 0.2], (1.0, None, 1e-12), [1.0, 0.0, 0.0]),                             # never empty
     ([0.3, 0.3, 0.3, 0.1], (1.0, 2), [0.5, 0.5, 0.0, 0.0]),                             # ties: the lower ids
@@ -88,7 +88,7 @@ def test_every_combination_works_row_by_row_for_any_number_of_dimensions(shape, 
     assert torch.equal(logits, before)                         # the caller's tensor is left alone
 
 
-# --- towards temperature zero ------------------------------------------------------------------------------------------
+# --- towards temperature zero -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-8, 1e-5])
 def test_a_temperature_near_zero_gives_the_likeliest_token_and_no_warning(temperature):           # B2
@@ -116,11 +116,11 @@ def test_bfloat16_logits_give_float64_probabilities():                          
     assert torch.equal(Sampling().probs(logits), Sampling().probs(logits.double()))
 
 
-# --- what has no distribution ---------------------------------------------------------------------------------------------
+# --- what has no distribution -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("row", [[NAN, 0.0, 1.0], [0.0, 1.0, NAN], [NAN] * 3, [-INF] * 3, [0.0, INF, 1.0], [NAN, INF, 0.0]],
-                         ids=str)
+@pytest.mark.parametrize("row", [[NAN, 0.0, 1.0], [0.0, 1.0, NAN], [NAN] * 3, [-INF] * 3, [0.0, INF, 1.0],
+                                 [NAN, INF, 0.0]], ids=str)
 def test_a_row_without_a_distribution_is_refused_wherever_it_stands(row, temperature):             # B3 B4
     with pytest.raises(ValueError, match=r"logits hold NaN, \+inf, or a row of only -inf"):
         Sampling(temperature).probs(torch.tensor([[0.0, 1.0, 2.0], row]))

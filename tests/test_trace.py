@@ -52,7 +52,7 @@ def test_a_trace_from_json_with_a_field_missing_is_refused():
         Trace.from_json(json.dumps(record))
 
 
-# --- what a record holds -------------------------------------------------------------------------------------------------
+# --- what a record holds ----------------------------------------------------------------------------------------------
 
 def test_a_small_vocabulary_is_kept_whole_and_p_and_q_are_what_was_used():
     """Table models: the record's numbers against the tables' rows."""
@@ -117,10 +117,10 @@ def test_seconds_of_the_parts_fit_into_the_whole():
         assert parts + trace.prefill_seconds <= trace.total_seconds
 
 
-# --- the cut ---------------------------------------------------------------------------------------------------------------
+# --- the cut ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("stop, emitted, proposed, accepted, cut", [
-    (4, [4], 1, 1, 4),                                   # the first proposed token stops: three more and the bonus are cut
+    (4, [4], 1, 1, 4),                                   # the first proposal stops: three more and the bonus are cut
     (6, [4, 5, 6], 3, 3, 2),
     (7, [4, 5, 6, 7], 4, 4, 1),                          # only the bonus is cut
     (8, [4, 5, 6, 7, 8], 4, 4, 0),                       # the bonus itself stops

@@ -57,7 +57,7 @@ def sparse_table(V: int, seed: int) -> torch.Tensor:
     return table / table.sum(-1, keepdim=True)
 
 
-# --- exactness ---------------------------------------------------------------------------------------------------------
+# --- exactness -------------------------------------------------------------------------------------------------------
 
 @every_exact_rule
 def test_the_whole_loop_has_the_targets_law_on_chains_and_trees(rule, origin):           # E11, A10, A22
@@ -115,7 +115,7 @@ def test_every_kind_of_sampling_runs_on_a_tree(temperature, top_k, top_p):      
         assert len(run.tokens) == 6 and all(0 <= token < 5 for token in run.tokens)
 
 
-# --- zero mass ---------------------------------------------------------------------------------------------------------
+# --- zero mass -------------------------------------------------------------------------------------------------------
 
 class NeverAccepts(SeededDice):
     """Rejects what cannot be rejected, as rounding may."""
@@ -134,17 +134,19 @@ def test_a_rejection_where_p_equals_q_goes_on_with_a_token_of_p(rule, origin):  
 
 
 @every_coin_rule
-@pytest.mark.parametrize("table", [random_table(3, 4), sparse_table(3, 5), torch.eye(3).double()], ids=["dense", "sparse", "one-hot"])
+@pytest.mark.parametrize("table", [random_table(3, 4), sparse_table(3, 5), torch.eye(3).double()],
+                         ids=["dense", "sparse", "one-hot"])
 def test_a_draft_equal_to_the_target_is_always_accepted(rule, origin, table):
     shape = (1, 1, 1) if rule.chains_only else (2, 1)
     assert expected_accepted(rule, table, table, shape, origin) == pytest.approx(len(shape), abs=1e-12)
 
 
-# --- rules that must be the same rule ------------------------------------------------------------------------------------
+# --- rules that must be the same rule --------------------------------------------------------------------------------
 
 pairs_of_tables = pytest.mark.parametrize("target_table, draft_table", [
-    (random_table(3, 6), random_table(3, 7)), (random_table(3, 8), sparse_table(3, 9)), (sparse_table(3, 10), random_table(3, 11)),
-    (sparse_table(3, 12), sparse_table(3, 13))], ids=["dense", "sparse q", "sparse p", "both sparse"])
+    (random_table(3, 6), random_table(3, 7)), (random_table(3, 8), sparse_table(3, 9)),
+    (sparse_table(3, 10), random_table(3, 11)), (sparse_table(3, 12), sparse_table(3, 13))],
+    ids=["dense", "sparse q", "sparse p", "both sparse"])
 
 
 @pairs_of_tables
@@ -160,7 +162,7 @@ def test_block_and_token_differ_from_two_tokens_on():
     assert law_error(*(verdicts(r, random_table(3, 6), random_table(3, 7), (1, 1)) for r in (BLOCK, TOKEN))) > 0.01
 
 
-# --- how much is kept ----------------------------------------------------------------------------------------------------
+# --- how much is kept ------------------------------------------------------------------------------------------------
 
 def test_two_tokens_already_make_block_better_than_token():
     """p = (1/3, 2/3), q = (2/3, 1/3) at every position: alpha = 2/3. Token keeps 2/3 + 4/9 = 10/9.
@@ -217,7 +219,7 @@ def test_a_worked_example_of_two_children():
     assert 0.76 < acceptance_of(KSEQ, p, q, 2) < 0.86
 
 
-tables_and_k = pytest.mark.parametrize("seed, k", product(range(4), (1, 2, 3)))
+tables_and_k = pytest.mark.parametrize("seed, k", list(product(range(4), (1, 2, 3))))
 
 
 @tables_and_k
@@ -254,7 +256,7 @@ def test_the_price_of_k_children_solves_its_equation(seed, k):
     assert price(p, p, k) == 1
 
 
-# --- typical acceptance --------------------------------------------------------------------------------------------------
+# --- typical acceptance ----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_typical_acceptance_is_lossy_and_says_so(origin):
@@ -276,7 +278,7 @@ def test_typical_refuses_bars_that_are_no_probabilities():
         rules.Typical(epsilon=0)
 
 
-# --- a wrong pairing is refused, with the name of the right rule -----------------------------------------------------------
+# --- a wrong pairing is refused, with the name of the right rule -----------------------------------------------------
 
 q = law(0.5, 0.5)
 CHAIN = TokenTree.chain([0, 1], [q, q])
@@ -289,9 +291,9 @@ TOP_CHAIN = TokenTree.chain([0, 1], origin=CHOSEN)
 @pytest.mark.parametrize("rule, tree, right", [
     (TOKEN, BRANCHES, "rules.Recursive or rules.Traversal"), (BLOCK, BRANCHES, "rules.Recursive or rules.Traversal"),
     (TOKEN, WITHOUT, "rules.Recursive or rules.Traversal"), (BLOCK, WITHOUT, "rules.Recursive or rules.Traversal"),
-    (KSEQ, WITHOUT, "rules.Recursive or rules.Traversal"), (TOKEN, TOP_CHAIN, "rules.Match"), (BLOCK, TOP_CHAIN, "rules.Match"),
-    (RECURSIVE, TOP, "rules.Match"), (TRAVERSAL, TOP, "rules.Match"), (KSEQ, TOP, "rules.Match"),
-    (RECURSIVE, TOP_CHAIN, "rules.Match")], ids=name)
+    (KSEQ, WITHOUT, "rules.Recursive or rules.Traversal"), (TOKEN, TOP_CHAIN, "rules.Match"),
+    (BLOCK, TOP_CHAIN, "rules.Match"), (RECURSIVE, TOP, "rules.Match"), (TRAVERSAL, TOP, "rules.Match"),
+    (KSEQ, TOP, "rules.Match"), (RECURSIVE, TOP_CHAIN, "rules.Match")], ids=name)
 def test_a_tree_the_rule_cannot_judge_is_refused_with_the_right_rule(rule, tree, right):
     probs = q.expand(1 + len(tree), 2)
     with pytest.raises(ValueError, match=rf"use {right}$"):

@@ -7,7 +7,8 @@ from typing import TypedDict
 from ..decoding import rules
 from .prove import prove
 
-RULES = (rules.Token(), rules.Block(), rules.Recursive(), rules.Traversal(), rules.KSeq(), rules.Match(), rules.Typical())
+RULES = (rules.Token(), rules.Block(), rules.Recursive(), rules.Traversal(), rules.KSeq(), rules.Match(),
+         rules.Typical())
 
 
 class Row(TypedDict):

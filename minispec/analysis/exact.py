@@ -52,6 +52,8 @@ class Memoised:
         sees = torch.ones(T, T).tril().bool().tolist() if mask is None else mask.tolist()      # (T, K)
         if any(any(row[k - T:][1:]) or not row[k - T] for k, row in enumerate(sees)):
             raise ValueError("a row must attend to itself and to no row after it")
+        if not torch.equal(cache.keys[0][:, :, :past], cache.values[0][:, :, :past]):
+            raise ValueError("a position's keys and values no longer belong to one row")
         names = [int(name) for name in cache.keys[0][0, 0, :past, 0].tolist()]
         for row, (token, place) in enumerate(zip(tokens[0].tolist(), places)):
             older = past + T - len(sees[row])                  # positions before these K are seen by all

@@ -2,8 +2,8 @@
 
 Accepting one of k children is a transport problem: couple the k draws from q with one draw from p so that the latter is
 among the former as often as possible (SpecTr, Sun et al. 2310.15141). Its optimum has a closed form (Hu et al.
-2502.18779): whatever the rule, a token outside a set S of tokens can be kept only if one was drawn, and one inside at most
-as often as p wants it, so that
+2502.18779): whatever the rule, a token outside a set S can be kept only if one was drawn, and one inside S at most as
+often as p wants it, so that
 
     P(accept) <= p(S) + 1 - P(all k children lie in S),   and the smallest bound over all S is reached.
 """
@@ -29,14 +29,14 @@ LARGEST = 12                                     # tokens, for the search over a
 def optimal_acceptance(p: Tensor, q: Tensor, k: int, replacement: bool = True) -> float:
     """The highest probability with which any exact rule can accept one of k children drawn from q. p, q: (V,).
 
-    With replacement P(all in S) = q(S)^k, and the best S is a run of the tokens with the smallest p/q. Without, all sets
-    are tried: raises ValueError for V > 12.
+    With replacement P(all in S) = q(S)^k, and the best S holds the tokens with the smallest p/q. Without, all sets are
+    tried: raises ValueError for V > 12.
     Example: optimal_acceptance(p, q, 1) == sum min(p, q).
     """
     p, q = p.double(), q.double()
     if not replacement:
         return _best_of_all_sets(p, q, k)
-    order = (p / q).nan_to_num(nan=0.0, posinf=float("inf")).argsort()               # a token that neither has: anywhere
+    order = (p / q).nan_to_num(nan=0.0, posinf=float("inf")).argsort()              # a token that neither has: anywhere
     inside = [torch.cat([torch.zeros(1).double(), probs[order].cumsum(0)]) for probs in (p, q)]      # (V + 1,) each
     return min(1.0, float((inside[0] + 1 - inside[1] ** k).min()))
 
@@ -60,7 +60,8 @@ def expected_accepted(rule: AnyRule, target_table: Tensor, draft_table: Tensor, 
                       origin: str = SAMPLED) -> float:
     """E[accepted tokens] of one round after token 0, over every way the dice can fall.
 
-    target_table, draft_table: (V, V), the next token's law by last token; shape: children of every node, depth by depth.
+    target_table, draft_table: (V, V), the next token's law by last token.
+    shape: children of every node, depth by depth.
     Example: with all rows p = (1/3, 2/3) and q = (2/3, 1/3), Token keeps 10/9 of a chain (1, 1), Block 11/9.
     """
     drafter, target_table = TableDrafter(draft_table, branching=shape, origin=origin), target_table.double()

@@ -52,9 +52,10 @@ class Departure:
     next_token: list[tuple[float, float]]        # by token id, given the prefix: (target's probability, the loop's)
 
     def __str__(self) -> str:
-        emitted = " ".join(map(str, self.prefix)) or "nothing"
-        lines = [f"it departs first with shape {self.setting.shape}, a {self.setting.draft} draft, V = "
-                 f"{self.setting.vocab}; prompt {' '.join(map(str, PROMPT))}, emitted: {emitted}", "  next   target     loop"]
+        shape, vocab, draft, _ = self.setting
+        prompt, emitted = (" ".join(map(str, ids)) for ids in (PROMPT, self.prefix))
+        lines = [f"it departs first with shape {shape}, a {draft} draft, V = {vocab}; prompt {prompt}, "
+                 f"emitted: {emitted or 'nothing'}", "  next   target     loop"]
         for token, (wanted, got) in enumerate(self.next_token):
             both, more, less = (round(40 * max(0.0, x)) for x in (min(wanted, got), got - wanted, wanted - got))
             lines.append(f"  {token:4}   {wanted:.4f}   {got:.4f}   {'#' * both}{'+' * more}{'-' * less}".rstrip())
@@ -76,7 +77,8 @@ class Proof:
 
     def __str__(self) -> str:
         verdict = "exact" if self.exact else "NOT exact"
-        line = f"{self.rule}, children {self.origin}: {verdict}, {self.cases} whole loops, largest error {self.max_error:.2g}"
+        line = (f"{self.rule}, children {self.origin}: {verdict}, {self.cases} whole loops, "
+                f"largest error {self.max_error:.2g}")
         return line if self.exact else f"{line}\n{self.departure}"
 
 
@@ -138,7 +140,7 @@ def _next_token(law: Law, prefix: tuple[int, ...], vocab: int) -> list[float]:
     return [chance / total for chance in by_token] if total else by_token
 
 
-# --- small models --------------------------------------------------------------------------------------------------------
+# --- small models ----------------------------------------------------------------------------------------------------
 
 def tables(vocab: int) -> dict[str, Tensor]:
     """Draft models as tables (V, V), row = last token. Sparse: one row in full, one with a zero, the rest one-hot."""
@@ -152,8 +154,8 @@ def tables(vocab: int) -> dict[str, Tensor]:
 
 @lru_cache(maxsize=None)
 def tiny_target(vocab: int, seed: int = 0) -> Memoised:
-    """A GPT of two layers in float64 with random weights, large enough that its laws are far from even and depend on the context."""
-    with torch.random.fork_rng(devices=[]):                                # building a module draws from the global dice
+    """A GPT of two layers in float64, its weights random and large enough that laws depend on the whole context."""
+    with torch.random.fork_rng(devices=[]):                               # building a module draws from the global dice
         model = GPT(GPTConfig(vocab_size=vocab, context=16, n_layer=2, n_head=1, n_embd=8)).double().eval()
     dice = torch.Generator().manual_seed(seed)
     with torch.no_grad():

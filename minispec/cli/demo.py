@@ -17,6 +17,7 @@ from ..bench.suite import PLAIN, chain, interleave, row
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
 from ..decoding import Generation, Round, SeededDice, speculate
+from ..decoding.request import check_request
 from ..drafters import LMDrafter
 from ..model.gpt import GPT
 from . import common
@@ -45,10 +46,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     target, draft, tokenizer = common.load_models(args)
     text = prompts("code", args.example)[-1].text if args.prompt is None else args.prompt
-    ids = tokenizer.encode(text).ids
+    ids, stops = tokenizer.encode(text).ids, common.stop_tokens(tokenizer)
+    request = dict(max_new_tokens=args.max_new_tokens, sampling=common.sampling_of(args), stop_tokens=stops)
+    check_request(target, ids, args.max_new_tokens, stops)          # bad input is refused before anything is written
+    drafter = LMDrafter(draft, args.length)
     if not args.json:
-        stream(target, draft, tokenizer, ids, text, args)
-    figures = measure(target, draft, ids, common.stop_tokens(tokenizer), args)
+        stream(target, drafter, tokenizer, ids, text, args, request)
+    figures = measure(target, draft, ids, args, request)
     figures["text"] = tokenizer.decode(figures.pop("tokens"))
     if args.json:
         common.print_json({"prompt": text, **figures})
@@ -56,8 +60,8 @@ def run(args: argparse.Namespace) -> None:
         print("\n" + summary(figures, args.temperature))
 
 
-def stream(target: GPT, draft: GPT, tokenizer: Tokenizer, ids: Sequence[int], text: str,
-           args: argparse.Namespace) -> None:
+def stream(target: GPT, drafter: LMDrafter, tokenizer: Tokenizer, ids: Sequence[int], text: str,
+           args: argparse.Namespace, request: dict) -> None:
     """Decode once, and write each token as soon as its round is done."""
     ribbon, pieces = Ribbon(colour=args.color), common.TextStream(tokenizer)
     print(ribbon.legend(), end="\n\n")
@@ -67,28 +71,24 @@ def stream(target: GPT, draft: GPT, tokenizer: Tokenizer, ids: Sequence[int], te
         for kind, token in provenance(r):
             ribbon.write(kind, pieces.feed(token))
 
-    speculate(target, LMDrafter(draft, args.length), ids, max_new_tokens=args.max_new_tokens,
-              sampling=common.sampling_of(args), dice=SeededDice(args.seed), stop_tokens=common.stop_tokens(tokenizer),
-              on_round=show)
+    speculate(target, drafter, ids, dice=SeededDice(args.seed), on_round=show, **request)
     ribbon.write(GIVEN, pieces.rest())
     ribbon.close()
 
 
-def measure(target: GPT, draft: GPT, ids: Sequence[int], stops: Sequence[int], args: argparse.Namespace) -> dict:
+def measure(target: GPT, draft: GPT, ids: Sequence[int], args: argparse.Namespace, request: dict) -> dict:
     """All figures of the summary, as `--json` prints them, and the tokens."""
     name, method = f"chain-{args.length}", chain(args.length)
-    done = interleave(target, draft, [ids] * REPEATS, {name: method}, sampling=common.sampling_of(args),
-                      max_new_tokens=args.max_new_tokens, stop_tokens=stops, seed=args.seed)
+    done = interleave(target, draft, [ids] * REPEATS, {name: method}, seed=args.seed, **request)
     passes = measure_passes(target, draft, context=min(200, len(ids)), widths=(1, args.length + 1))
     figures = row(name, method, "prompt", args.temperature, done[name], done[PLAIN], passes)
     plain = row(PLAIN, None, "prompt", args.temperature, done[PLAIN], done[PLAIN], passes)
-    greedy = args.temperature == 0
+    differs = first_difference(done[name][0], done[PLAIN][0]) if args.temperature == 0 else None
     return {
         "environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(), **figures,
         "plain_tokens_per_second": plain["tokens_per_second"],
         "loop_overhead": median(loop_overhead(g.trace) for g in done[name]),
-        "outputs_equal": first_difference(done[name][0], done[PLAIN][0]) is None if greedy else None,
-        "first_difference": first_difference(done[name][0], done[PLAIN][0]) if greedy else None,
+        "outputs_equal": differs is None if args.temperature == 0 else None, "first_difference": differs,
         "tokens": done[name][0].tokens,
     }
 

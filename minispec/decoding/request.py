@@ -18,7 +18,7 @@ def check_request(target: GPT, prompt: Sequence[int] | Tensor, max_new_tokens: i
         raise ValueError(f"a batch of {len(prompt)} prompts was given: decode one sequence at a time")
     ids = prompt.flatten().tolist() if isinstance(prompt, Tensor) else list(prompt)
     if any(isinstance(token, (list, tuple, Tensor)) for token in ids):
-        raise ValueError(f"a list of {len(ids)} prompts was given: decode one sequence at a time, as a list of token ids")
+        raise ValueError(f"a list of {len(ids)} prompts was given: decode one sequence at a time")
     size, context = target.config.vocab_size, target.config.context
     if not ids:
         raise ValueError("the prompt is empty: give at least one token (the end-of-text token starts a text)")
@@ -39,7 +39,8 @@ def check_proposal(tree: TokenTree, room: int, target: GPT) -> None:
         raise ValueError(f"the drafter proposed {depth} tokens in a row: there is room for {room}")
     for q in tree.draft_probs.values():
         if len(q) != size:
-            raise ValueError(f"the draft has a vocabulary of {len(q)} tokens, the target one of {size}: they must share one")
+            raise ValueError(f"the draft has a vocabulary of {len(q)} tokens, the target one of {size}: "
+                             f"they must share one")
     if any(not 0 <= token < size for token in tree.tokens):
         raise ValueError(f"the drafter proposed {tree.tokens}: the target's ids are whole numbers from 0 to {size - 1}")
 

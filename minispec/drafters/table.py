@@ -23,7 +23,8 @@ class TableDrafter:
     Raises ValueError for a length below 1, and for rows that are no distributions.
     """
 
-    def __init__(self, table: Tensor, length: int = 2, *, branching: Sequence[int] | None = None, origin: str = SAMPLED):
+    def __init__(self, table: Tensor, length: int = 2, *, branching: Sequence[int] | None = None,
+                 origin: str = SAMPLED):
         sums = table.double().sum(-1, keepdim=True)                                # (V, 1)
         if bool((table < 0).any()) or not torch.allclose(sums, torch.ones_like(sums)):
             raise ValueError(f"rows of the table must be probabilities that sum to 1, got {table.tolist()}")

@@ -15,5 +15,6 @@ from .surface import Measured, surface
 from .svg import figure, img
 from .tree_view import tree_at, tree_view
 
-__all__ = ["Frame", "Measured", "acceptance_chart", "bars", "cache_grid", "dart", "dart_at", "exactness_meter", "figure", "frames",
-           "gantt", "img", "laws_at", "player", "ribbon", "split", "surface", "tree_at", "tree_view", "verify_chart"]
+__all__ = ["Frame", "Measured", "acceptance_chart", "bars", "cache_grid", "dart", "dart_at", "exactness_meter",
+           "figure", "frames", "gantt", "img", "laws_at", "player", "ribbon", "split", "surface", "tree_at",
+           "tree_view", "verify_chart"]

@@ -1,11 +1,11 @@
 """p and q side by side at one drafted position: what is accepted, what is rejected, what the residual makes up for.
 
-Of every token's q, the part min(p, q) is accepted and the part max(q - p, 0) rejected; max(p - q, 0) is what is then missing
-from p. The two missing parts are equally large, beta = 1 - alpha, so drawing the correction from the residual fills the gap
-exactly (Leviathan et al. 2211.17192, Appendix A.1). alpha = 1 - TV(p, q) is the chance of acceptance.
+Of every token's q, the part min(p, q) is accepted and the part max(q - p, 0) rejected; max(p - q, 0) is what is then
+missing from p. The two missing parts are equally large, beta = 1 - alpha, so drawing the correction from the residual
+fills the gap exactly (Leviathan et al. 2211.17192, Appendix A.1). alpha = 1 - TV(p, q) is the chance of acceptance.
 
-A law is a vector (V,) or a dict {token: probability}. A trace keeps only the likeliest entries of a large vocabulary: what it
-doesn't keep is drawn as one grey column, undivided, and alpha as the interval that is certain.
+A law is a vector (V,) or a dict {token: probability}. A trace keeps only the likeliest entries of a large vocabulary:
+what it doesn't keep is drawn as one grey column, undivided, and alpha as the interval that is certain.
 """
 
 from __future__ import annotations
@@ -57,16 +57,20 @@ def split(p: Sequence[float], q: Sequence[float]) -> Split:
 
 def columns(p: Law, q: Law) -> Columns:
     """Split two laws where both are known. Raises ValueError where one has more mass than 1."""
-    p, q = ({int(t): float(x) for t, x in (law.items() if isinstance(law, Mapping) else enumerate(law))} for law in (p, q))
+    p, q = _as_dict(p), _as_dict(q)
     for name, law in (("p", p), ("q", q)):
         if not 0 < sum(law.values()) <= 1 + WHOLE:
-            raise ValueError(f"{name} must be a law, or the known part of one: its entries sum to {sum(law.values()):.6f}")
+            raise ValueError(f"{name} must be a law, or the known part of one: it sums to {sum(law.values()):.6f}")
     p_whole, q_whole = (sum(law.values()) > 1 - WHOLE for law in (p, q))
     tokens = [t for t in sorted({*p, *q}) if (t in p or p_whole) and (t in q or q_whole)]
     known_p, known_q = [p.get(t, 0.0) for t in tokens], [q.get(t, 0.0) for t in tokens]
     whole = p_whole and q_whole
     rest = (0.0, 0.0) if whole else (max(0.0, 1 - sum(known_p)), max(0.0, 1 - sum(known_q)))
     return Columns(tokens, split(known_p, known_q), rest)
+
+
+def _as_dict(law: Law) -> dict[int, float]:
+    return {int(t): float(x) for t, x in (law.items() if isinstance(law, Mapping) else enumerate(law))}
 
 
 def laws_at(r: Round, node: int) -> tuple[dict[int, float], dict[int, float]]:
@@ -80,13 +84,14 @@ def laws_at(r: Round, node: int) -> tuple[dict[int, float], dict[int, float]]:
 def bars(p: Law, q: Law, decode: Decode, drafted: int | None = None, most: int = 8) -> str:
     """The split bars. drafted: the token to point at; at most `most` columns, and one for all other tokens."""
     c = columns(p, q)
-    order = sorted(range(len(c.tokens)), key=lambda i: (c.tokens[i] != drafted, -c.parts.accepted[i] - c.parts.rejected[i]
-                                                        - c.parts.residual[i], i))
+    larger = [sum(masses) for masses in zip(*c.parts)]                   # max(p, q) of each token
+    order = sorted(range(len(c.tokens)), key=lambda i: (c.tokens[i] != drafted, -larger[i], i))
     shown = [(draw.visible(decode([c.tokens[i]])), [part[i] for part in c.parts], c.tokens[i] == drafted)
              for i in sorted(order[:most])]
     others = [sum(part[i] for i in order[most:]) for part in c.parts]
     least, largest = c.alpha
-    tallest = max([sum(masses) for _, masses, _ in shown] + [sum(others[:2]) + c.rest[1], others[0] + others[2] + c.rest[0]])
+    tallest = max([*(sum(masses) for _, masses, _ in shown), others[0] + others[1] + c.rest[1],
+                   others[0] + others[2] + c.rest[0]])
     more = sum(others) + sum(c.rest) > WHOLE
     step = (draw.WIDTH - 40) / max(len(shown) + more, 4)
     body = summary(least, largest)
@@ -95,7 +100,7 @@ def bars(p: Law, q: Law, decode: Decode, drafted: int | None = None, most: int =
     if more:
         body += column(20 + len(shown) * step, step, "all others", others, TALL / tallest, rest=c.rest)
     exact = f"{least:.3f}" if largest - least < 5e-4 else f"between {least:.3f} and {largest:.3f}"
-    alt = f"Bars of q and p, token by token. Accepted mass {exact}; the rejected and the residual mass are the rest, each." + (
+    alt = f"Bars of q and p, token by token. Accepted mass {exact}; rejected and residual mass are the rest, each." + (
         "" if drafted is None else f" Drafted: {draw.visible(decode([drafted]))}.")
     return draw.svg(440, body, "p and q, split", alt)
 
@@ -112,19 +117,22 @@ def column(x: float, step: float, label: str, masses: Sequence[float], scale: fl
         for role, mass in (("accepted", accepted), (over_role, over), ("unjudged", unknown)):
             if mass * scale >= 1:
                 y -= mass * scale
-                parts.append(draw.chip(left, y, wide, mass * scale, role, glyph=mass * scale > 18, title=f"{own.glyph}: {mass:.4f}"))
+                parts.append(draw.chip(left, y, wide, mass * scale, role, glyph=mass * scale > 18,
+                                       title=f"{own.glyph}: {mass:.4f}"))
         total = accepted + over + unknown
         parts += [draw.text(left + wide / 2, y - 6, f"{total:.2f}".removeprefix("0"), 14, "middle"),
                   draw.line(left, BASE + 3, left + wide, BASE + 3, own.colour, 5),
                   draw.text(left + wide / 2, BASE + 22, own.glyph, 15, "middle", bold=True)]
-    parts.append(draw.text(x + step / 2, BASE + 46, draw.fit(label, step - 6, mono=True), anchor="middle", mono=True, bold=pointed))
+    words = draw.fit(label, step - 6, mono=True)
+    parts.append(draw.text(x + step / 2, BASE + 46, words, anchor="middle", mono=True, bold=pointed))
     return parts + ([draw.text(x + step / 2, BASE + 70, "▲ drafted", 14, "middle", bold=True)] if pointed else [])
 
 
 def summary(least: float, largest: float) -> list[str]:
     """All of q as one bar: accepted, undecided where the laws are not known, rejected. And the legend."""
     x, w, parts = 190.0, 750.0, [draw.text(20, 38, "all of q", bold=True)]
-    spans = (("accepted", 0.0, least, f"✓ accepted: α {'=' if largest - least < 5e-3 else '≥'} {least:.2f}"), ("unjudged", least, largest, "not recorded"),
+    spans = (("accepted", 0.0, least, f"✓ accepted: α {'=' if largest - least < 5e-3 else '≥'} {least:.2f}"),
+             ("unjudged", least, largest, "not recorded"),
              ("rejected", largest, 1.0, f"✗ rejected: {1 - largest:.2f}"))
     for role, start, stop, words in spans:
         room, wide = w * (stop - start), draw.text_width(words, bold=True)
@@ -133,5 +141,6 @@ def summary(least: float, largest: float) -> list[str]:
         if room > wide + 8:
             parts += [draw.rect(x + w * start + (room - wide) / 2, 21, wide, 22, draw.ROLES[role].tint),
                       draw.text(x + w * (start + stop) / 2, 38, words, anchor="middle", bold=True)]
-    entries = [("accepted", "min(p, q): accepted"), ("rejected", "q above p: rejected"), ("correction", "p above q: the residual")]
+    entries = [("accepted", "min(p, q): accepted"), ("rejected", "q above p: rejected"),
+               ("correction", "p above q: the residual")]
     return parts + draw.legend(20, 80, entries + [("unjudged", "not recorded")] * (largest > least))

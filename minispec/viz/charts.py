@@ -1,7 +1,7 @@
 """Axes, lines with markers, and a key: what the charts of curves.py and surface.py share.
 
-A series is told apart by colour, dash and marker together. The key stands above the plot, never inside it; the label of the
-vertical axis stands level above it, so that nobody turns their head.
+A series is told apart by colour, dash and marker together. The key stands above the plot, never inside it; the label
+of the vertical axis stands level above it, so that nobody turns their head.
 """
 
 from __future__ import annotations
@@ -73,24 +73,27 @@ def frame(axes: Axes, x_ticks: Sequence[float], y_ticks: Sequence[float], x_labe
     parts, low = [], axes.y + axes.h
     for value in y_ticks:
         y = axes.at((axes.x_range[0], value))[1]
-        parts += [draw.line(axes.x, y, axes.x + axes.w, y, draw.GRID, 1), draw.text(axes.x - 8, y + 5, short(value), 14, "end")]
+        parts += [draw.line(axes.x, y, axes.x + axes.w, y, draw.GRID, 1),
+                  draw.text(axes.x - 8, y + 5, short(value), 14, "end")]
     for value in x_ticks:
         x = axes.at((value, axes.y_range[0]))[0]
         parts += [draw.line(x, low, x, low + 6), draw.text(x, low + 24, short(value), 14, "middle")]
     parts += [draw.line(axes.x, low, axes.x + axes.w, low), draw.line(axes.x, axes.y, axes.x, low)]
-    return [*parts, draw.text(axes.x + axes.w, low + 46, x_label, 15, "end"), draw.text(axes.x - 34, axes.y - 14, y_label, 15, bold=True)]
+    return [*parts, draw.text(axes.x + axes.w, low + 46, x_label, 15, "end"),
+            draw.text(axes.x - 34, axes.y - 14, y_label, 15, bold=True)]
 
 
 def marker(x: float, y: float, style: Style, size: float = 6, title: str = "") -> str:
     """One point in its series' shape."""
     named = draw.tag("title", draw.escape(title)) if title else ""
     shapes = {"square": [(-1, -1), (1, -1), (1, 1), (-1, 1)], "triangle": [(-1.2, 1), (1.2, 1), (0, -1.2)],
-              "diamond": [(0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)], "cross": [(-1, -1), (1, 1), (0, 0), (1, -1), (-1, 1), (0, 0)]}
+              "diamond": [(0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)],
+              "cross": [(-1, -1), (1, 1), (0, 0), (1, -1), (-1, 1), (0, 0)]}
     if style.marker == "circle":
         return draw.tag("circle", named, cx=float(x), cy=float(y), r=float(size), fill=style.colour, stroke=draw.PAPER)
     d = "M" + "L".join(f"{draw.num(x + a * size)} {draw.num(y + b * size)}" for a, b in shapes[style.marker]) + "Z"
-    crossed = style.marker == "cross"
-    return draw.tag("path", named, d=d, fill=style.colour, stroke=style.colour if crossed else draw.PAPER, stroke_width=3 if crossed else 1)
+    edge, width = (style.colour, 3) if style.marker == "cross" else (draw.PAPER, 1)
+    return draw.tag("path", named, d=d, fill=style.colour, stroke=edge, stroke_width=width)
 
 
 def series(axes: Axes, points: Sequence[Point], style: Style, *, marks: bool = True, title: str = "") -> list[str]:

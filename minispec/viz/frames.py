@@ -1,14 +1,17 @@
-"""A trace as a film: draft, verify, accept, roll back, for every round. Notebooks and the HTML player show the same frames."""
+"""A trace as a film: draft, verify, accept, roll back, for every round. Notebooks and the HTML player show the same
+frames.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from ..decoding.trace import Round, Trace
+from ..decoding.tree import ROOT
 from . import svg as draw
 from .cache_grid import ROW as CACHE
-from .cache_grid import STEPS, caches, fates
-from .ribbon import ROW as RIBBON
+from .cache_grid import caches
+from .cache_states import STEPS, fates
 from .ribbon import Decode, layout
 from .stage import stage, stage_height
 
@@ -42,7 +45,8 @@ def picture(trace: Trace, index: int, step: str, decode: Decode, height: float, 
             draw.line(10, 142, draw.WIDTH - 10, 142, draw.GRID, 1),
             draw.group(0, 156, stage(trace.rounds[index], step, decode, height)),
             draw.line(10, 170 + height, draw.WIDTH - 10, 170 + height, draw.GRID, 1),
-            draw.text(10, 193 + height, "KV cache", 15, fill=draw.MUTED), draw.group(0, 181 + height, caches(trace, index, step, decode))]
+            draw.text(10, 193 + height, "KV cache", 15, fill=draw.MUTED),
+            draw.group(0, 181 + height, caches(trace, index, step, decode))]
     drafts = any(r.draft_cache[0] is not None for r in trace.rounds)
     return draw.svg(210 + height + CACHE * (1 + drafts), body, f"Round {index + 1}: {step}", alt)
 
@@ -64,9 +68,10 @@ def text_so_far(rounds: list[Round], decode: Decode, prompt_length: int) -> list
     if not rounds:
         return [draw.text(0, 50, f"prompt: {prompt_length} tokens, nothing generated yet", fill=draw.MUTED)]
     first = len(rounds) - 1
-    while first and layout(rounds[first - 1:], decode, 910)[1] <= RIBBON:
+    while first and len(layout(rounds[first - 1:], decode, 910)) == 1:
         first -= 1
-    return [draw.text(0, 48, "…", bold=True) if first else "", draw.group(20, 0, layout(rounds[first:], decode, 910, first + 1)[0])]
+    lines = layout(rounds[first:], decode, 910, first + 1)
+    return [draw.text(0, 48, "…", bold=True) if first or len(lines) > 1 else "", draw.group(20, 0, lines[-1])]
 
 
 def caption_draft(r: Round, decode: Decode) -> str:
@@ -82,30 +87,36 @@ def caption_draft(r: Round, decode: Decode) -> str:
 def caption_verify(r: Round, decode: Decode) -> str:
     rows = f"the last committed token and all {len(r.tokens)} proposals" if len(r.tokens) > 1 else (
         "the last committed token and the proposal" if r.tokens else "the last committed token")
-    return f"One target pass over {rows} gives p after each of them. Its cache grows from {r.target_cache[0]} to {r.target_cache[1]} slots."
+    before, after, _ = r.target_cache
+    return f"One target pass over {rows} gives p after each of them. Its cache grows from {before} to {after} slots."
 
 
 def caption_accept(r: Round, decode: Decode) -> str:
     own = f"“{draw.visible(decode([r.token]))}”"
     if r.cut:
-        return f"{len(r.path)} proposed tokens would stay, but a stop token ends the text after {len(r.emitted)} of this round."
+        return f"{len(r.path)} proposed tokens would stay, but a stop token ends the text at number {len(r.emitted)}."
     if not r.tokens:
         return f"The target's own token is {own}."
     if r.bonus:
-        kept = "The proposal stays" if len(r.tokens) == 1 else "A whole path stays" if not r.tree.is_chain else f"All {len(r.path)} stay"
+        kept = "A whole path stays" if not r.tree.is_chain else f"All {len(r.path)} stay"
+        kept = "The proposal stays" if len(r.tokens) == 1 else kept
         return f"{kept}, and the same pass gives one more token for free: the bonus {own}."
-    failed = [node for node, fate in enumerate(fates(r)) if fate == "rejected"]
-    named = " and ".join(f"“{draw.visible(decode([r.tokens[node]]))}”" for node in failed if r.parents[node] == (r.path or [-1])[-1])
-    return f"{len(r.path)} of {len(r.tokens)} stay. {named or 'What comes next'} is rejected: the target's correction is {own}."
+    last = r.path[-1] if r.path else ROOT
+    failed = [node for node, fate in enumerate(fates(r)) if fate == "rejected" and r.parents[node] == last]
+    named = " and ".join(f"“{draw.visible(decode([r.tokens[node]]))}”" for node in failed)
+    verb = "are" if len(failed) > 1 else "is"
+    return f"{len(r.path)} of {len(r.tokens)} stay. {named} {verb} rejected: the target's correction is {own}."
 
 
 def caption_roll_back(r: Round, decode: Decode) -> str:
-    caches = f"the target's from {r.target_cache[1]} to {r.target_cache[2]} slots"
-    if r.draft_cache[0] is not None:
-        caches += f", the draft's from {r.draft_cache[1]} to {r.draft_cache[2]}"
+    moves = [("the target's", *r.target_cache[1:]), ("the draft's", *r.draft_cache[1:])]
+    caches = ", ".join(f"{whose} goes back from {full} to {kept} slots" if kept < full else f"{whose} stays at {full}"
+                       for whose, full, kept in moves if full is not None)
     behind = r.draft_cache[0] is not None and r.target_cache[2] - r.draft_cache[2] == 1
-    lag = " The draft never fed its last proposal: it does so next round." if behind else ""
-    return f"The caches keep what was accepted: {caches}. {len(r.emitted)} tokens came out of one target pass.{lag}"
+    lag = " The draft has yet to feed its last proposal." if behind else ""
+    count = len(r.emitted)
+    out = "1 token" if count == 1 else f"{count} tokens"
+    return f"The caches keep what was accepted: {caches}. {out} came out of one target pass.{lag}"
 
 
 CAPTIONS = {"draft": caption_draft, "verify": caption_verify, "accept": caption_accept, "roll back": caption_roll_back}

@@ -1,7 +1,8 @@
-"""Measured time: every pass of a speculative run against plain decoding, on one axis, with a tick where tokens came out.
+"""Measured time: every pass of a speculative run against plain decoding, on one axis, with a tick where tokens came
+out.
 
-The spans are the trace's own seconds, laid end to end; what the clock saw outside of them (Python between the rounds) stands at
-the end, so that a lane is as long as the run really took.
+The spans are the trace's own seconds, laid end to end; what the clock saw outside of them (Python between the rounds)
+stands at the end, so that a lane is as long as the run really took.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from . import svg as draw
 from .charts import ticks
 
 LEFT, WIDE = 20.0, 920.0
-PARTS = {"draft": ("draft", 22), "verify": ("target", 44), "accept": ("accepted", 12), "other": ("unjudged", 12)}   # role, height
-NAMES = {"draft": "draft passes (low)", "verify": "target pass (high)", "accept": "accept, roll back", "other": "outside of the rounds"}
+PARTS = {                                                # part: (role, height, words)
+    "draft": ("draft", 22, "draft passes (low)"), "verify": ("target", 44, "target pass (high)"),
+    "accept": ("accepted", 12, "accept, roll back"), "other": ("unjudged", 12, "outside of the rounds")}
 
 
 class Span(NamedTuple):
@@ -49,7 +51,7 @@ def gantt(speculative: Trace, plain: Trace, tokens: int | None = None) -> str:
     ends = {name: end_of(trace, tokens) for name, trace in lanes.items()}
     longest = max(ends.values())
     scale, unit, per_second = WIDE / longest, *(("seconds", 1) if longest >= 2 else ("milliseconds", 1000))
-    body = [draw.group(LEFT, 20 + k * 128, lane(name, trace, ends[name], scale)) for k, (name, trace) in enumerate(lanes.items())]
+    body = [draw.group(LEFT, 20 + k * 128, lane(name, lanes[name], ends[name], scale)) for k, name in enumerate(lanes)]
     axis = 20 + len(lanes) * 128
     body.append(draw.line(LEFT, axis, LEFT + WIDE, axis))
     for value in ticks(0, longest * per_second, 8):
@@ -58,7 +60,7 @@ def gantt(speculative: Trace, plain: Trace, tokens: int | None = None) -> str:
     body.append(draw.text(LEFT + WIDE, axis + 46, f"{unit} from the end of the prefill", 14, "end"))
     body += key(LEFT, axis + 72)
     faster = rate(speculative, ends["speculative"]) / rate(plain, ends["plain"])
-    alt = f"Two lanes of measured passes. Speculative decoding emits {faster:.2f} times the tokens a second of plain decoding."
+    alt = f"Two lanes of measured passes. Speculative decoding emits {faster:.2f} times as many tokens a second."
     return draw.svg(axis + 92, body, "Measured passes", alt)
 
 
@@ -76,14 +78,16 @@ def rate(trace: Trace, end: float) -> float:
 def lane(name: str, trace: Trace, end: float, scale: float) -> list[str]:
     """One run: its summary, the passes as boxes of different heights, below them a tick for each round's tokens."""
     shown = [count for seconds, count in arrivals(trace) if seconds <= end]
+    summary = f"{shown[-1]} tokens in {end * 1000:.0f} ms: {rate(trace, end):.3g} tokens/s"
     parts = [draw.text(0, 16, name, 18, bold=True),
-             draw.text(WIDE, 16, f"{shown[-1]} tokens in {end * 1000:.0f} ms: {rate(trace, end):.3g} tokens/s", anchor="end")]
+             draw.text(WIDE, 16, summary, anchor="end")]
     for s in spans(trace):
-        role, high = PARTS[s.part]
+        role, high, _ = PARTS[s.part]
         if s.stop <= end and s.stop > s.start:
-            thin = (s.stop - s.start) * scale
-            parts.append(draw.rect(s.start * scale, 72 - high, thin, high, draw.ROLES[role].colour if thin < 4 else draw.ROLES[role].tint,
-                                   None if thin < 4 else draw.ROLES[role].colour, width=1, title=f"{s.part}: {(s.stop - s.start) * 1000:.2f} ms"))
+            wide, own = (s.stop - s.start) * scale, draw.ROLES[role]
+            title = f"{s.part}: {(s.stop - s.start) * 1000:.3f} ms"
+            look = (own.colour, None) if wide < 4 else (own.tint, own.colour)      # too thin for an outline: fill it
+            parts.append(draw.rect(s.start * scale, 72 - high, wide, high, *look, width=1, title=title))
     free = 0.0
     for seconds, count in arrivals(trace)[:len(shown)]:
         x, half = seconds * scale, draw.text_width(str(count), 13) / 2
@@ -97,8 +101,8 @@ def lane(name: str, trace: Trace, end: float, scale: float) -> list[str]:
 def key(x: float, y: float) -> list[str]:
     """The parts by height and colour."""
     parts = []
-    for part, (role, high) in PARTS.items():
+    for role, high, words in PARTS.values():
         parts += [draw.rect(x, y + 6 - high / 2, 18, high / 2, draw.ROLES[role].tint, draw.ROLES[role].colour),
-                  draw.text(x + 26, y + 5, NAMES[part], 14)]
-        x += 50 + draw.text_width(NAMES[part], 14)
+                  draw.text(x + 26, y + 5, words, 14)]
+        x += 50 + draw.text_width(words, 14)
     return parts

@@ -1,4 +1,6 @@
-"""The player: a trace as one HTML file that needs no server, no network and no notebook. The frames are those of frames.py."""
+"""The player: a trace as one HTML file that needs no server, no network and no notebook. The frames are those of
+frames.py.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,17 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>@TITLE@</title>
 <style>
-body { margin: 0 auto; max-width: 1280px; padding: 12px 20px; background: #fff; color: #1a1a1a; font: 18px Helvetica, Arial, sans-serif }
+body { margin: 0 auto; max-width: 1280px; padding: 12px 20px; font: 18px Helvetica, Arial, sans-serif }
+body, button { background: #fff; color: #1a1a1a }
 h1 { font-size: 22px; margin: 4px 0 10px }
-#stage svg { width: 100%; max-height: 78vh; display: block }
+#stage svg { display: block; width: 100%; height: auto; max-height: calc(100vh - 200px) }
 #caption { min-height: 2.8em; font-size: 20px; line-height: 1.4; margin: 10px 0 }
 nav { display: flex; gap: 8px; align-items: center; flex-wrap: wrap }
-button { font: inherit; min-width: 52px; padding: 6px 12px; background: #fff; color: #1a1a1a; border: 2px solid #1a1a1a; border-radius: 6px }
+button { font: inherit; min-width: 52px; padding: 6px 12px; border: 2px solid #1a1a1a; border-radius: 6px }
 button:focus-visible, input:focus-visible { outline: 3px solid #0072b2; outline-offset: 2px }
 input { flex: 1; min-width: 160px; accent-color: #0072b2 }
 kbd { border: 1px solid #595959; border-radius: 4px; padding: 0 5px }
@@ -34,7 +38,7 @@ small { color: #595959 }
 <nav aria-label="Steps">
 <button id="first" aria-label="first step">|◀</button>
 <button id="back" aria-label="one step back">◀</button>
-<button id="play" aria-label="play" aria-pressed="false">▶▶</button>
+<button id="play" aria-pressed="false">Play</button>
 <button id="next" aria-label="one step forward">▶</button>
 <button id="last" aria-label="last step">▶|</button>
 <input id="slider" type="range" min="0" max="@LAST@" value="0" aria-label="step">
@@ -63,19 +67,18 @@ function show(step) {
 function pause() {
   clearInterval(timer);
   timer = null;
-  $("play").textContent = "▶▶";
-  $("play").setAttribute("aria-label", "play");
+  $("play").textContent = "Play";
   $("play").setAttribute("aria-pressed", "false");
 }
 function play() {
   if (timer) return pause();
   if (now === frames.length - 1) show(0);
   timer = setInterval(() => show(now + 1), 1800);
-  $("play").textContent = "❚❚";
-  $("play").setAttribute("aria-label", "pause");
+  $("play").textContent = "Pause";
   $("play").setAttribute("aria-pressed", "true");
 }
-const actions = { ArrowRight: () => show(now + 1), ArrowLeft: () => show(now - 1), Home: () => show(0), End: () => show(frames.length - 1), " ": play };
+const actions = { ArrowRight: () => show(now + 1), ArrowLeft: () => show(now - 1),
+                  Home: () => show(0), End: () => show(frames.length - 1), " ": play };
 
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.altKey || event.metaKey || !(event.key in actions)) return;

@@ -1,7 +1,7 @@
 """The token ribbon: the generated text, token by token, with where each token came from.
 
-Accepted tokens were proposed by the draft and kept by the target. A correction replaces a rejected proposal; a bonus comes
-free after a full acceptance. Both are the target's own. A number stands where a round, one target pass, begins.
+Accepted tokens were proposed by the draft and kept by the target. A correction replaces a rejected proposal; a bonus
+comes free after a full acceptance. Both are the target's own. A number stands where a round, one target pass, begins.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ Decode = Callable[[Sequence[int]], str]                  # token ids -> text, as
 
 HEIGHT, ROW = 46, 76                                     # of a chip; of a line of chips with its round numbers
 
+WORDS = {"accepted": "accepted", "correction": "correction", "bonus": "bonus", "target": "nothing drafted"}
+
 
 def provenance(r: Round) -> list[tuple[int, str]]:
     """(token, role) for each emitted token of a round. "target": nothing had been proposed at all (plain decoding)."""
@@ -25,19 +27,17 @@ def provenance(r: Round) -> list[tuple[int, str]]:
 
 def ribbon(trace: Trace, decode: Decode, width: float = draw.WIDTH) -> str:
     """All generated tokens of a trace, in lines as long as the figure is wide."""
-    chips, height = layout(trace.rounds, decode, width - 20)
+    lines = layout(trace.rounds, decode, width - 20)
     counts = count_roles(trace.rounds)
     entries = [(role, f"{WORDS[role]}: {counts[role]}") for role in WORDS if counts[role]]
     tokens = sum(counts.values())
-    alt = (f"{tokens} tokens from {len(trace.rounds)} rounds: " + ", ".join(f"{counts[role]} {WORDS[role]}" for role in counts)
-           + f". Text: {decode([token for r in trace.rounds for token in r.emitted])}")
+    told = ", ".join(f"{counts[role]} {WORDS[role]}" for role in counts)
+    alt = (f"{tokens} tokens from {len(trace.rounds)} rounds: {told}. Text: "
+           + draw.visible(decode([token for r in trace.rounds for token in r.emitted])))
     body = [*draw.legend(10, 20, entries),
             draw.text(width - 10, 25, f"{tokens} tokens, {len(trace.rounds)} target passes", 14, "end", bold=True),
-            draw.group(10, 42, chips)]
-    return draw.svg(50 + height, body, "Token ribbon", alt, width)
-
-
-WORDS = {"accepted": "draft token accepted", "correction": "correction", "bonus": "bonus", "target": "target's own, nothing drafted"}
+            *(draw.group(10, 42 + k * ROW, parts) for k, parts in enumerate(lines))]
+    return draw.svg(50 + ROW * len(lines), body, "Token ribbon", alt, width)
 
 
 def count_roles(rounds: Sequence[Round]) -> dict[str, int]:
@@ -45,23 +45,26 @@ def count_roles(rounds: Sequence[Round]) -> dict[str, int]:
     return {role: roles.count(role) for role in WORDS}
 
 
-def layout(rounds: Sequence[Round], decode: Decode, room: float, first: int = 1) -> tuple[list[str], float]:
-    """Chips in lines of at most `room`, with separators and round numbers -> (parts, height). first: number of rounds[0]."""
-    parts, x, y = [], 0.0, 0.0
+def layout(rounds: Sequence[Round], decode: Decode, room: float, first: int = 1) -> list[list[str]]:
+    """Chips with separators and round numbers, in lines at most `room` wide and ROW high. first: the number of
+    rounds[0].
+    """
+    lines, x = [[]], 0.0
     for number, r in enumerate(rounds, first):
         for k, (token, role) in enumerate(provenance(r)):
             label = draw.visible(decode([token]))
             w = chip_width(label)
-            if x and x + w > room:
-                x, y = 0.0, y + ROW
+            if x and x + w + 6 > room:
+                lines.append([])
+                x = 0.0
             if k == 0:
-                parts += [draw.line(x + 1, y + 2, x + 1, y + 20 + HEIGHT, draw.INK, 2),
-                          draw.text(x + 6, y + 14, str(number), 14, bold=True)]
+                lines[-1] += [draw.line(x + 1, 2, x + 1, 20 + HEIGHT, draw.INK, 2),
+                              draw.text(x + 6, 14, str(number), 14, bold=True)]
                 x += 6
-            title = f"round {number}: {draw.ROLES[role].name} token {token}"
-            parts.append(draw.chip(x, y + 20, w, HEIGHT, role, label, title=title))
+            title = f"round {number}: {draw.ROLES[role].name}, token {token}"
+            lines[-1].append(draw.chip(x, 20, w, HEIGHT, role, label, title=title))
             x += w + 4
-    return parts, y + ROW
+    return lines
 
 
 def chip_width(label: str) -> float:

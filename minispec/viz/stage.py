@@ -1,24 +1,28 @@
 """One round's proposal at one step: the drafted tokens, and the numbers that decide about them.
 
-A chain's token stands above the cache slot it goes to, with q, p and the throw of the dice below it. A tree is drawn as one.
+A chain's token stands above the cache slot it goes to, with q, p and the throw of the dice below it. A tree is drawn
+as one.
 """
 
 from __future__ import annotations
 
+from ..decoding.dice import Outcome
 from ..decoding.trace import Round
 from . import svg as draw
-from .cache_grid import STEPS, Window, fates, window
+from .cache_grid import Window, window
+from .cache_states import STEPS, fates
 from .dart import throws
 from .ribbon import HEIGHT, Decode, chip_width, provenance
 from .tree_view import leaves, tree_drawing
 
 LINE = 24                                                # height of a line of numbers
-CHAIN = 206                                              # height of a chain's stage
+CHAIN = 216                                              # height of a chain's stage
 
 
 def stage_height(r: Round) -> float:
     """Height of a round's stage, the emitted tokens included."""
-    return CHAIN if r.tree.is_chain else max(150.0, min(46.0 * leaves(r.tree), 260), 24.0 * leaves(r.tree)) + HEIGHT + 16
+    count = leaves(r.tree)
+    return CHAIN if r.tree.is_chain else max(150.0, min(46.0 * count, 260.0), 24.0 * count) + HEIGHT + 16
 
 
 def stage(r: Round, step: str, decode: Decode, height: float) -> list[str]:
@@ -48,7 +52,28 @@ def chain(r: Round, step: str, decode: Decode, view: Window) -> list[str]:
             parts += [draw.text(view.x(r.context + k) + view.wide / 2, y, draw.fit(value, view.wide, 14), 14, "middle")
                       for k, value in enumerate(words)]
         y += LINE
+    return parts + (darts(r, view, 40 + 4 * LINE + 4) if now > 1 else [])
+
+
+def darts(r: Round, view: Window, y: float) -> list[str]:
+    """For each coin thrown a small unit interval: accepted up to the chance, hatched beyond, and where u fell."""
+    parts = []
+    for k, coin in enumerate(coins_of(r)):
+        x, w = view.x(r.context + k) + 6, view.wide - 12
+        cut = w * coin.chance
+        parts += [draw.rect(x, y, w, 12, draw.ROLES["rejected"].tint, draw.ROLES["rejected"].colour, width=1),
+                  draw.hatch(x + cut, y, w - cut, 12, draw.ROLES["rejected"].colour, 5) if w - cut > 1 else "",
+                  draw.rect(x, y, cut, 12, draw.ROLES["accepted"].tint, draw.ROLES["accepted"].colour, width=1),
+                  draw.line(x + w * coin.u, y - 3, x + w * coin.u, y + 15, draw.INK, 3) if coin.u is not None else ""]
     return parts
+
+
+def coins_of(r: Round) -> list[Outcome]:
+    """The acceptance coins of a chain; none where another rule judged it."""
+    try:
+        return throws(r)
+    except ValueError:
+        return []
 
 
 def lines(r: Round, decode: Decode) -> list[tuple[str, int, list[str]]]:
@@ -57,24 +82,23 @@ def lines(r: Round, decode: Decode) -> list[tuple[str, int, list[str]]]:
     if len(r.draft_top) == len(r.tokens):
         found.append(("q(x)", 0, [probability(r.draft_top[k - 1], token) for k, token in enumerate(r.tokens)]))
     found.append(("p(x)", 1, [probability(r.target_top[k], token) for k, token in enumerate(r.tokens)]))
-    try:
-        coins = throws(r)
-    except ValueError:                                   # another rule: it drew the target's own token at each node reached
-        drawn = [outcome.result for outcome in r.outcomes if outcome.kind == "draw"][-len(r.path) - 1:]
-        if drawn == [*(r.tokens[node] for node in r.path), r.token]:
-            found.append(("target drew", 2, [draw.visible(decode([token])) for token in drawn]))
+    if coins := coins_of(r):
+        found.append(("keep if u <", 2, [f"{coin.chance:.2f}" for coin in coins]))
+        us = ["" if coin.u is None else f"{coin.u:.2f} " for coin in coins]
+        found.append(("u", 2, [u + ("✓" if coin.result else "✗") for u, coin in zip(us, coins)]))
         return found
-    found.append(("keep if u <", 2, [f"{coin.chance:.2f}" for coin in coins]))
-    if all(coin.u is not None for coin in coins):
-        found.append(("u", 2, [f"{coin.u:.2f} {'✓' if coin.result else '✗'}" for coin in coins]))
+    drawn = [outcome.result for outcome in r.outcomes][-len(r.path) - 1:]
+    no_coins = all(outcome.kind == "draw" for outcome in r.outcomes)
+    if no_coins and drawn == [*(r.tokens[node] for node in r.path), r.token]:      # rules.Match
+        found.append(("target drew", 2, [draw.visible(decode([token])) for token in drawn]))
     return found
 
 
 def probability(entries: dict[int, float], token: int) -> str:
     """A token's recorded probability; "≤ …" where only likelier ones were kept."""
-    if token in entries:
-        return f"{entries[token]:.2f}"
-    return "0.00" if sum(entries.values()) > 1 - 1e-6 else f"≤{min(entries.values()):.2f}"
+    whole, least = sum(entries.values()) > 1 - 1e-6, min(entries.values())
+    value, sign = (entries[token], "") if token in entries else (0.0, "") if whole else (least, "≤")
+    return "<0.01" if 0 < value < 0.005 else f"{sign}{value:.2f}"
 
 
 def emitted(r: Round, decode: Decode, y: float) -> list[str]:

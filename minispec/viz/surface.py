@@ -1,7 +1,7 @@
 """Theory as a surface, measurement as dots: speedup over acceptance and draft length.
 
-The surface is Leviathan et al. (2211.17192), Theorem 3.8, with the measured verify curve in place of the constant 1. Where it lies
-below 1, speculation loses: those cells are hatched.
+The surface is Leviathan et al. (2211.17192), Theorem 3.8, with the measured verify curve in place of the constant 1.
+Where it lies below 1, speculation loses: those cells are hatched.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ ALPHAS = tuple(k / 20 for k in range(6, 20))             # 0.3 to 0.95
 
 
 class Measured(NamedTuple):
-    """One benchmark. acceptance: accepted / *judged* tokens, the alpha of the theory (a proposal after a rejection isn't judged);
-    speedup: the ratio to plain decoding, measured beside it."""
+    """One benchmark. acceptance: accepted / *judged* tokens, the alpha of the theory (a proposal after a rejection
+    isn't judged); speedup: the ratio to plain decoding, measured beside it.
+    """
     acceptance: float
     length: int
     speedup: float
@@ -38,19 +39,22 @@ def contrast(one: str, other: str) -> float:
     """WCAG contrast ratio of two colours "#rrggbb", 1 to 21."""
     def luminance(colour: str) -> float:
         parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-        return sum(w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for w, c in zip((0.2126, 0.7152, 0.0722), parts))
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
-def surface_values(lengths: Sequence[int], acceptances: Sequence[float], cost: float, verify: VerifyCurve = flat) -> list[list[float]]:
+def surface_values(lengths: Sequence[int], acceptances: Sequence[float], cost: float,
+                   verify: VerifyCurve = flat) -> list[list[float]]:
     """speedup at each (length, acceptance): a row for each length."""
     return [[speedup(alpha, length, cost, verify) for alpha in acceptances] for length in lengths]
 
 
-def surface(measured: Sequence[Measured], cost: float, verify: VerifyCurve = flat, *, lengths: Sequence[int] = range(1, 9),
-            acceptances: Sequence[float] = ALPHAS) -> str:
-    """The surface with a lettered dot for each measurement, and at the right what was measured against what was predicted.
+def surface(measured: Sequence[Measured], cost: float, verify: VerifyCurve = flat, *,
+            lengths: Sequence[int] = range(1, 9), acceptances: Sequence[float] = ALPHAS) -> str:
+    """The surface with a lettered dot for each measurement, and at the right what was measured against what was
+    predicted.
 
     acceptances must be evenly spaced. Raises ValueError for a measurement whose length isn't among `lengths`.
     """
@@ -59,22 +63,22 @@ def surface(measured: Sequence[Measured], cost: float, verify: VerifyCurve = fla
         raise ValueError(f"measured at draft length {stray[0]}: the surface shows {lengths[0]}..{lengths[-1]}")
     values = surface_values(lengths, acceptances, cost, verify)
     low = Y + HIGH * len(lengths)
-    body = [draw.text(X - 30, 26, "Predicted speedup: draft length γ upwards, acceptance α to the right", 18, bold=True)]
-    body += cells(values, lengths, acceptances)
-    body += [draw.text(X + WIDE * len(acceptances), low + 46, "acceptance α", 15, "end"), draw.text(20, Y - 10, "γ", bold=True),
-             draw.chip(X, low + 34, 22, 20, "rejected", size=14), draw.text(X + 28, low + 49, "below 1: speculation loses", 14)]
+    body = [draw.text(20, 26, "Predicted speedup, over acceptance α and draft length γ", 18, bold=True),
+            *cells(values, lengths, acceptances), draw.text(20, Y - 10, "γ", bold=True),
+            draw.text(X + WIDE * len(acceptances), low + 46, "acceptance α", 15, "end"),
+            *draw.legend(X, low + 44, [("rejected", "below 1: speculation loses")])]
     dots, right = place(measured, lengths, acceptances), X + WIDE * len(acceptances) + 26
     body += [draw.tag("circle", cx=x, cy=y, r=10, fill=draw.PAPER, stroke=draw.INK, stroke_width=2) +
              draw.text(x, y + 5, name, draw.SMALL, "middle", bold=True) for (x, y), name in zip(dots, ascii_uppercase)]
     body += comparison(measured, cost, verify, right)
-    best = max(((value, length, alpha) for length, row in zip(lengths, values) for alpha, value in zip(acceptances, row)))
-    alt = f"Predicted speedup over acceptance and draft length, at most {best[0]:.2f} at γ = {best[1]}, α = {best[2]:g}. " + " ".join(
+    best = max((value, length) for length, row in zip(lengths, values) for value in row)
+    alt = f"Predicted speedup over acceptance and draft length, at most {best[0]:.2f}, at γ = {best[1]}. " + " ".join(
         f"{m.name or 'A run'} at α = {m.acceptance:.2f}, γ = {m.length}: measured {m.speedup:.2f}." for m in measured)
     return draw.svg(max(low + 62, Y + 60 * len(measured) + 40), body, "Theory and measurement", alt)
 
 
 def cells(values: Sequence[Sequence[float]], lengths: Sequence[int], acceptances: Sequence[float]) -> list[str]:
-    """One cell for each prediction, the longest draft at the top; the number in ink or paper, whichever reads better."""
+    """A cell for each prediction, the longest draft at the top; its number in ink or paper, whichever reads better."""
     lowest, highest = min(map(min, values)), max(map(max, values))
     parts = []
     for k, (length, row) in enumerate(zip(lengths, values)):
@@ -92,7 +96,8 @@ def cells(values: Sequence[Sequence[float]], lengths: Sequence[int], acceptances
                     for i, alpha in enumerate(acceptances) if i % 2 == 0]
 
 
-def place(measured: Sequence[Measured], lengths: Sequence[int], acceptances: Sequence[float]) -> list[tuple[float, float]]:
+def place(measured: Sequence[Measured], lengths: Sequence[int],
+          acceptances: Sequence[float]) -> list[tuple[float, float]]:
     """Centres of the dots, above the numbers of their row; dots that would cover each other stand side by side."""
     step, taken = acceptances[1] - acceptances[0], {}
     for index, m in sorted(enumerate(measured), key=lambda pair: pair[1].acceptance):

@@ -1,11 +1,11 @@
 """The drawing kit: figures are SVG text, put together from a few pure functions. Equal input gives equal bytes.
 
-Every role in a round has one colour, one glyph and one name, in all figures (the colours are Okabe and Ito's, told apart
-with any colour vision; meaning never hangs on colour alone). Text is always dark on paper or on a light tint. Sizes are
-in units of a drawing 960 wide: it fills the screen of a lecture hall, and nothing is smaller than 13.
+Every role in a round has one colour, one glyph and one name, in all figures (the colours are Okabe and Ito's, told
+apart with any colour vision; meaning never hangs on colour alone). Text is always dark on paper or on a light tint.
+Sizes are in units of a drawing 960 wide: it fills the screen of a lecture hall, and nothing is smaller than 13.
 
-Left out on purpose: clip paths, patterns, style sheets and everything else that needs an id, because many figures share a
-page. Hatching is drawn line by line.
+Left out on purpose: clip paths, patterns, style sheets and everything else that needs an id, because many figures
+share a page. Hatching is drawn line by line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INK, MUTED, GRID, PAPER = "#1a1a1a", "#595959", "#d4d4d4", "#ffffff"
 HATCH = "#eba477"                               # light enough for text on top of it
 SMALL, BODY = 13, 16                            # text sizes
 SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+MONO = "Menlo,Consolas,monospace"
 
 
 class Role(NamedTuple):
@@ -44,24 +44,27 @@ ROLES = {
 
 
 def num(x: float) -> str:
-    """Two decimals at most, no trailing zeros, no minus zero."""
-    return f"{round(x, 2) + 0:g}"
+    """One decimal at most, no trailing zero, no minus zero: a tenth of a unit is finer than any screen."""
+    return f"{round(x, 1) + 0:g}"
 
 
 def tag(name: str, content: str = "", **attributes: object) -> str:
     """An element. Underscores in names become hyphens, numbers are rounded, None is left out; content must be XML."""
-    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{num(value) if isinstance(value, float) else escape(str(value))}"'
-                      for key, value in attributes.items() if value is not None)
+    values = {key.replace("_", "-"): num(value) if isinstance(value, float) else escape(str(value))
+              for key, value in attributes.items() if value is not None}
+    written = "".join(f' {key}="{value}"' for key, value in values.items())
     return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
 
 def rect(x: float, y: float, w: float, h: float, fill: str = PAPER, stroke: str | None = None, *, title: str = "",
          width: float = 1.5, dash: str | None = None, round_: float = 0) -> str:
-    return tag("rect", tag("title", escape(title)) if title else "", x=float(x), y=float(y), width=float(w), height=float(h),
-               fill=fill, stroke=stroke, stroke_width=width if stroke else None, stroke_dasharray=dash, rx=round_ or None)
+    return tag("rect", tag("title", escape(title)) if title else "", x=float(x), y=float(y), width=float(w),
+               height=float(h), fill=fill, stroke=stroke, stroke_width=width if stroke else None, stroke_dasharray=dash,
+               rx=round_ or None)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, stroke: str = INK, width: float = 1.5, dash: str | None = None) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str = INK, width: float = 1.5,
+         dash: str | None = None) -> str:
     return path([(x1, y1), (x2, y2)], stroke, width, dash)
 
 
@@ -72,19 +75,25 @@ def path(points: Iterable[tuple[float, float]], stroke: str = INK, width: float 
     return tag("path", d=d, fill=fill, stroke=stroke, stroke_width=width, stroke_dasharray=dash)
 
 
-def text(x: float, y: float, words: str, size: int = BODY, anchor: str = "start", *, bold: bool = False, mono: bool = False,
-         fill: str = INK) -> str:
+def text(x: float, y: float, words: str, size: int = BODY, anchor: str = "start", *, bold: bool = False,
+         mono: bool = False, fill: str = INK) -> str:
     """One line of text; y is the base line. anchor: "start", "middle" or "end"."""
     return tag("text", escape(words), x=float(x), y=float(y), font_size=size, fill=fill,
                text_anchor=None if anchor == "start" else anchor, font_weight="bold" if bold else None,
                font_family=MONO if mono else None) if words else ""
 
 
-def hatch(x: float, y: float, w: float, h: float, colour: str, step: float = 7, width: float = 1.2) -> str:
+def hatch(x: float, y: float, w: float, h: float, colour: str, step: float = 8, width: float = 1.2) -> str:
     """Slanted lines over a box. Line k holds the points whose offsets from the box's corner add up to k."""
     ks = [step * (i + 0.5) for i in range(int((w + h) / step + 0.5))]
-    d = "".join(f"M{num(x + max(0, k - h))} {num(y + min(k, h))}L{num(x + min(k, w))} {num(y + max(0, k - w))}" for k in ks if k < w + h)
+    ends = [(x + max(0, k - h), y + min(k, h), x + min(k, w), y + max(0, k - w)) for k in ks]
+    d = "".join(f"M{num(x1)} {num(y1)}L{num(x2)} {num(y2)}" for x1, y1, x2, y2 in ends)
     return tag("path", d=d, fill="none", stroke=colour, stroke_width=width) if d else ""
+
+
+def head(x: float, y: float, size: float = 8) -> str:
+    """The head of an arrow that points down to (x, y)."""
+    return path([(x - size, y - 1.7 * size), (x + size, y - 1.7 * size), (x, y)], INK, 1, fill=INK)
 
 
 def group(x: float, y: float, parts: Iterable[str]) -> str:
@@ -147,9 +156,9 @@ def legend(x: float, y: float, entries: Sequence[tuple[str, str]], size: int = 1
 
 def svg(height: float, body: Iterable[str], title: str, alt: str, width: float = WIDTH) -> str:
     """A whole figure on paper. title: its name (a tooltip); alt: one or two sentences for who can't see it."""
-    return tag("svg", tag("title", escape(title)) + rect(0, 0, width, height) + "".join(body), xmlns="http://www.w3.org/2000/svg",
-               viewBox=f"0 0 {num(width)} {num(height)}", width=num(width), height=num(height), role="img", aria_label=alt,
-               font_family=SANS, style="max-width:100%;height:auto")
+    return tag("svg", tag("title", escape(title)) + rect(0, 0, width, height) + "".join(body),
+               xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {num(width)} {num(height)}", width=num(width),
+               height=num(height), role="img", aria_label=alt, font_family=SANS, style="max-width:100%;height:auto")
 
 
 def figure(drawing: str, alt: str) -> str:

@@ -1,7 +1,9 @@
-"""The stepper: a slider, a play button and the arrow keys over a row of pictures. The only module that needs ipywidgets.
+"""The stepper: a slider, a play button and the arrow keys over a row of pictures. The only module that needs
+ipywidgets.
 
-The kernel owns the picture: no Output widget, no script. Where no widget can be shown (GitHub, an untrusted notebook, a printed
-page) the same cell shows key frames as plain images. The text form is constant, so that a test can compare outputs strictly.
+The kernel owns the picture: no Output widget, no script. Where no widget can be shown (GitHub, an untrusted notebook,
+a printed page) the same cell shows key frames as plain images. The text form is constant, so that a test can compare
+outputs strictly.
 """
 
 from __future__ import annotations
@@ -44,14 +46,17 @@ class Stepper(ipywidgets.VBox):
         """What the pane shows at step i."""
         caption = self.captions(i)
         words = f'<p aria-live="polite" style="font-size:16px">{escape(caption)}</p>' if caption else ""
-        return draw.figure(self.render(i), f"{self.alt}, step {i + 1} of {self.n}. {caption}".strip()) + words
+        return draw.figure(self.render(i), self.alt_at(i)) + words
+
+    def alt_at(self, i: int) -> str:
+        return f"{self.alt}, step {i + 1} of {self.n}. {self.captions(i)}".strip()
 
     def static(self) -> str:
         """The key frames, the first and the last among them, one below the other."""
         last = self.n - 1
         shown = sorted({round(last * k / (KEY_FRAMES - 1)) for k in range(KEY_FRAMES)})
-        return "".join(f"<p>step {i + 1} of {self.n}. {escape(self.captions(i))}</p>" +
-                       draw.img(self.render(i), f"{self.alt}, step {i + 1} of {self.n}. {self.captions(i)}".strip()) for i in shown)
+        return "".join(f"<p>step {i + 1} of {self.n}. {escape(self.captions(i))}</p>"
+                       + draw.img(self.render(i), self.alt_at(i)) for i in shown)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, object]:
         bundle = super()._repr_mimebundle_(**kwargs)

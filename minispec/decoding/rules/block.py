@@ -1,7 +1,7 @@
 """Block verification: judge a chain as a whole, and keep the longest prefix that passes (Sun et al. 2403.10444).
 
-Token by token, a first token with p/q = 2 wastes its surplus: min(1, 2) = 1, and a later token with p/q = 1/2 is still
-rejected half of the time. Here the surplus is lent on. P_i is the probability with which the first i tokens may be kept,
+Token by token, x_1 with p/q = 1/2 is rejected half of the time, even if x_2 with p/q = 2 makes the pair exactly as
+likely under p as under q. Here such a pair is always kept. The first i tokens may be kept with probability
 
     P_0 = 1,   P_i = min(1, P_{i-1} p_i(x_i) / q_i(x_i)),
 
@@ -30,12 +30,12 @@ class Block(Rule):
 
     def __call__(self, tree: TokenTree, target_probs: Tensor, dice: Dice) -> Verdict:
         self.check(tree)
-        p, q = target_probs, [tree.draft_probs[node] for node in range(ROOT, len(tree) - 1)]   # after i tokens: p[i], q[i]
-        P = [1.0]
+        p, q = target_probs, [tree.draft_probs[node] for node in range(ROOT, len(tree) - 1)]
+        P = [1.0]                                                          # the laws after i tokens are p[i] and q[i]
         for i, x in enumerate(tree.tokens):
             P.append(min(1.0, P[i] * float(p[i][x] / q[i][x])))
         h = [kept_there(P[i], p[i], q[i]) for i in range(len(tree))] + [P[-1]]
-        longest = max([0] + [i for i in range(1, len(tree) + 1) if dice.accept(h[i])])         # every coin is thrown
+        longest = max([0] + [i for i in range(1, len(tree) + 1) if dice.accept(h[i])])        # every coin is thrown
         path = list(range(longest))
         if longest == len(tree):
             return Verdict(path, dice.draw(p[longest]), bonus=True)

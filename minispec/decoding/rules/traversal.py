@@ -1,8 +1,8 @@
-"""Traversal verification: judge a tree from its leaves up (Weng et al. 2505.12398). On a chain it is block verification.
+"""Traversal verification: judge a tree from its leaves up (Weng et al. 2505.12398). On a chain this is rules.Block.
 
 From the root down, a node that is rejected takes its whole subtree with it. From the leaves up a node comes last: only
-when no descendant was kept is its own coin thrown, and what the descendants lacked is lent to it. As in block.py, `mass`
-is the probability with which a node may be kept; a child that failed changes both the mass and the p of its parent.
+when no descendant was kept is its own coin thrown, and what they left over counts for it. As in block.py, `mass` is the
+probability with which a node may be kept; a child that failed changes both the mass and the p of its parent.
 
 Keeps more tokens than rules.Recursive on average (no dominance is proved for trees), and reads q and p at every node.
 """
@@ -36,7 +36,7 @@ class Traversal(Rule):
                 if verdict is not None:
                     return verdict
                 p, mass = residual(mass * p, q), kept_there(mass, p, q)
-            if node == ROOT or dice.accept(mass):                          # the root's mass stays 1: nothing is above it
+            if node == ROOT or dice.accept(mass):                         # the root's mass stays 1: nothing is above it
                 return Verdict(tree.path(node), dice.draw(p), bonus=not tree.children(node))
             return None
 
