@@ -60,7 +60,6 @@ class Mutant:
 
 ROLLBACK = "self.cache.rollback(min(self.cache.length, right))"
 KEEP = "self.cache.keep(base, [0] + [node + 1 for node in kept])"
-RESIDUAL = "excess / mass if mass > 1e-14 else p / p.sum()"
 
 MUTANTS = [
     # --- A: the law ---------------------------------------------------------------------------------------------------
@@ -93,8 +92,9 @@ MUTANTS = [
            "self.outcomes[-1].u if self.outcomes else self.uniform(), float", "seeded law"),
 
     # --- B: zero mass and NaN -----------------------------------------------------------------------------------------
-    Mutant("0 / 0 in the residual", "B1", residual, RESIDUAL, "excess / mass", "forced rejection"),
-    Mutant("epsilon in the residual", "B9", residual, RESIDUAL, "excess / (mass + 1e-9)", "forced rejection"),
+    Mutant("0 / 0 in the residual", "B1", residual, "if mass > 1e-14", "if True", "forced rejection"),
+    Mutant("epsilon in the residual", "B9", residual, "/ mass if mass > 1e-14", "/ (mass + 1e-9) if True",
+           "forced rejection"),
     Mutant("logits / 0", "B2", Sampling.probs, "if self.temperature == 0:", "if False:", "temperature near zero"),
     Mutant("NaN goes through", "B3 B4", Sampling.probs,
            "if not bool(highest.isfinite().all()):", "if False:", "NaN refused"),

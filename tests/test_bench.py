@@ -27,7 +27,7 @@ def models():
     return tiny_gpt(8, 0, context=64), tiny_gpt(8, 1, context=64)
 
 
-# --- the suite ----------------------------------------------------------------------------------------------------------
+# --- the suite --------------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def rows(models):
@@ -125,7 +125,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
         chosen(["chain-2", "chain-99"])
 
 
-# --- passes ---------------------------------------------------------------------------------------------------------------
+# --- passes -----------------------------------------------------------------------------------------------------------
 
 class Spy:
     """A model that records (name, tokens, positions in the cache) of each pass."""
@@ -183,7 +183,7 @@ def test_a_pass_is_measured_for_real(models):
     assert passes.verify_curve[1] == 1 and passes.cost > 0 and passes.to_dict()["cost"] == passes.cost
 
 
-# --- the machine ------------------------------------------------------------------------------------------------------------
+# --- the machine ------------------------------------------------------------------------------------------------------
 
 def test_the_environment_says_all_that_a_figure_must_carry():
     found = environment("cpu", torch.bfloat16)
@@ -204,7 +204,7 @@ def test_the_commit_is_that_of_this_checkout_or_the_version_where_there_is_none(
     assert timing.commit().startswith("version ")
 
 
-# --- workloads --------------------------------------------------------------------------------------------------------------
+# --- workloads --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("kind", workloads.KINDS)
 def test_shipped_prompts_are_held_out_and_end_where_a_line_ends(kind):

@@ -73,7 +73,7 @@ def test_each_round_drafts_from_the_right_contexts_and_leaves_the_cache_of_a_fre
         assert run.cache.length == len(run.ids) - 1 and 1 <= len(r.emitted) <= r.tree.depths().max() + 1
         if r.tokens and isinstance(drafter, TreeDrafter):         # a leaf is never fed: accepted, it is missing
             assert drafter.lag == bool(r.path and not r.tree.children(r.path[-1]))
-        elif r.tokens:                                            # a dynamic tree may have dropped a fed node's children
+        elif r.tokens:                                            # a fed node may have lost its children: no lag then
             assert drafter.lag in (0, 1)
 
 

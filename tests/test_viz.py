@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from functools import lru_cache
 from html import unescape
 from typing import NamedTuple
@@ -25,8 +26,8 @@ from minispec.analysis.theory import interpolate, speedup
 from minispec.decoding import TokenTree, rules
 from minispec.decoding.dice import Outcome
 from minispec.drafters import LMDrafter, NgramDrafter, TreeDrafter
-from minispec.viz import (Measured, acceptance_chart, bars, cache_grid, dart, dart_at, exactness_meter, figure, frames, gantt,
-                          img, laws_at, player, ribbon, split, surface, svg, tree_at, tree_view, verify_chart)
+from minispec.viz import (Measured, acceptance_chart, bars, cache_grid, dart, dart_at, exactness_meter, figure, frames,
+                          gantt, img, laws_at, player, ribbon, split, surface, svg, tree_at, tree_view, verify_chart)
 from minispec.viz.bars import columns
 from minispec.viz.cache_states import STEPS, cache_states, fates, slot_tokens
 from minispec.viz.charts import ticks
@@ -46,12 +47,12 @@ def decode(ids):
 
 @lru_cache(maxsize=1)
 def traces() -> dict[str, Trace]:
-    """Small runs of every kind: chains with and without a cut, a chain without q, trees of both origins, plain decoding."""
+    """Small runs of every kind: chains with and without a cut, a chain without q, trees of two origins, plain."""
     target, draft = tiny_gpt(12, 0, context=64), tiny_gpt(12, 1, context=64)
     with torch.no_grad():                                            # a draft that is often, not always, right
         for mine, other in zip(draft.parameters(), target.parameters()):
             mine.copy_(0.9 * other + 0.1 * mine)
-    ask = dict(prompt=[0, 1, 2, 1], max_new_tokens=24)
+    ask = dict(prompt=[0, 1, 2, 1], max_new_tokens=20)
     by_hand = FixedTree((-1, -1, 0, 1, 1), lambda ids, node: (node + ids[-1]) % 12)
     runs = {"plain": generate(target, **ask),
             "chain": speculate(target, LMDrafter(draft, 4), **ask),
@@ -62,6 +63,11 @@ def traces() -> dict[str, Trace]:
             "tree": speculate(target, TreeDrafter(draft, (3, 2, 1)), rule=rules.Recursive(), **ask),
             "by hand": speculate(target, by_hand, rule=rules.Match(), **ask)}
     return {name: run.trace for name, run in runs.items()}
+
+
+@lru_cache(maxsize=None)
+def film(name):
+    return frames(traces()[name], decode)
 
 
 LAW = {(0,): 0.5, (1,): 0.3, (2,): 0.2}
@@ -75,15 +81,19 @@ def samples(count, weights, seed=0):
 def figures() -> dict[str, str]:
     runs, curve = traces(), {1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0, 16: 3.6}
     found = {f"ribbon, {name}": ribbon(trace, decode) for name, trace in runs.items()}
-    found |= {f"caches, {name} {k}": cache_grid(trace, k, decode) for name, trace in runs.items() for k in (0, 1) if k < len(trace.rounds)}
-    found |= {f"frames, {name} {k}": frame.svg for name, trace in runs.items() for k, frame in enumerate(frames(trace, decode))}
+    found |= {f"caches, {name} {k}": cache_grid(trace, k, decode) for name, trace in runs.items()
+              for k in range(min(2, len(trace.rounds)))}
+    found |= {f"frames, {name} {k}": frame.svg for name in runs for k, frame in enumerate(film(name))}
     for k, r in enumerate(runs["chain"].rounds):
         found |= {f"bars, {k}.{i}": bars(*laws_at(r, i), decode, x) for i, x in enumerate(r.tokens)}
         found |= {f"dart, {k}.{i}": dart_at(r, i, decode) for i in range(len(throws(r)))}
-    found |= {f"tree, {k}": tree_at(r, decode, node) for k, r in enumerate(runs["tree"].rounds[:3]) for node in (None, -1, len(r.tokens) - 1)}
-    found["tree, large"] = tree_view(TokenTree((5,) * 39, (-1, *[-1, 0, 1] * 2, *range(6), *range(6, 32)), origin="chosen"), decode, 38, base=117)
+    found |= {f"tree, {k} {node}": tree_at(r, decode, node) for k, r in enumerate(runs["tree"].rounds[:3])
+              for node in (None, -1, len(r.tokens) - 1)}
+    large = TokenTree((5,) * 39, (-1, -1, 0, 1, -1, 0, 1, *range(32)), origin="chosen")
+    found["tree, large"] = tree_view(large, decode, 38, base=117)
     found["bars, part"] = bars({0: 0.5, 1: 0.3}, {1: 0.6, 2: 0.2}, decode, 1)
-    found["dart, part"] = dart({0: 0.5, 1: 0.3}, {1: 0.6, 2: 0.2}, 1, Outcome("accept", 0.5, 0, 0.75), Outcome("draw", 0.4, 0, 0.2), decode)
+    found["dart, part"] = dart({0: 0.5, 1: 0.3}, {1: 0.6, 2: 0.2}, 1, Outcome("accept", 0.5, 0, 0.75),
+                               Outcome("draw", 0.4, 0, 0.2), decode)
     found["gantt"] = gantt(runs["chain"], runs["plain"])
     found["gantt, first"] = gantt(runs["long"], runs["plain"], tokens=9)
     found["acceptance"] = acceptance_chart({"γ = 4": [runs["chain"]], "γ = 14": [runs["long"]]})
@@ -91,11 +101,12 @@ def figures() -> dict[str, str]:
     found["verify, no ridge"] = verify_chart({"CPU": curve})
     found["meter"] = exactness_meter({name: distances(samples(3000, weights), LAW, (30, 100, 300, 1000, 3000))
                                       for name, weights in (("exact", (5, 3, 2)), ("a mutant", (3, 3, 4)))}, LAW)
-    found["surface"] = surface([Measured(0.82, 4, 1.9, "code"), Measured(0.84, 4, 1.7, "docs"), Measured(0.3, 8, 0.6)], 0.12, interpolate(curve))
+    measured = ((0.82, 4, 1.9, "code"), (0.84, 4, 1.7, "docs"), (0.3, 8, 0.6), (0.6, 2, 1.2))
+    found["surface"] = surface([Measured(*run) for run in measured], 0.12, interpolate(curve))
     return found
 
 
-# --- looks, measured ---------------------------------------------------------------------------------------------------
+# --- looks, measured -------------------------------------------------------------------------------------------------
 
 class Box(NamedTuple):
     kind: str
@@ -108,7 +119,7 @@ class Box(NamedTuple):
 
 
 def boxes(drawing: str) -> list[Box]:
-    """Texts and filled rectangles in the order of drawing, all groups' moves added up."""
+    """Texts, and what they may lie on, in the order of drawing; all groups' moves added up."""
     found = []
 
     def walk(element, dx, dy):
@@ -120,6 +131,9 @@ def boxes(drawing: str) -> list[Box]:
             x, y = dx + float(at["x"]), dy + float(at["y"])
             title = element.findtext("{*}title") or ""
             found.append(Box(kind, x, y, x + float(at["width"]), y + float(at["height"]), title, at["fill"]))
+        if kind == "circle":
+            (x, y), radius = (dx + float(at["cx"]), dy + float(at["cy"])), float(at["r"])
+            found.append(Box("rect", x - radius, y - radius, x + radius, y + radius, "", at["fill"]))
         if kind == "text":
             size = float(at["font-size"])
             wide = svg.text_width(element.text, size, mono="font-family" in at, bold="font-weight" in at)
@@ -176,10 +190,11 @@ def test_figures_are_well_formed_named_and_described():
 def test_equal_input_gives_equal_bytes():
     once = dict(figures())
     figures.cache_clear()
+    film.cache_clear()
     assert figures() == once
     again = {name: Trace.from_json(trace.to_json()) for name, trace in traces().items()}
-    for name, trace in traces().items():
-        assert player(again[name], decode) == player(trace, decode)
+    assert again == traces()
+    assert player(again["tree"], decode) == player(traces()["tree"], decode)
 
 
 def test_a_role_is_never_a_colour_alone():
@@ -193,7 +208,7 @@ def test_a_role_is_never_a_colour_alone():
     assert svg.hatch(0, 0, 30, 30, svg.HATCH) in svg.chip(-1, -1, 32, 32, "rejected")
 
 
-# --- data --------------------------------------------------------------------------------------------------------------
+# --- data ------------------------------------------------------------------------------------------------------------
 
 def test_white_space_is_made_visible():
     assert svg.visible("a b\n    \t") == "a·b↵·×4⇥"
@@ -213,7 +228,7 @@ def test_split_is_the_identity_behind_exactness(seed):
     """Rejected and residual mass are equal, and min(p, q) + (1 - alpha) residual law = p."""
     p, q = random_table(2 * 8, seed)[:2]
     parts = split(p, q)
-    beta = 1 - parts.alpha
+    beta = 1 - sum(parts.accepted)
     assert abs(sum(parts.accepted) + sum(parts.rejected) - 1) < TIGHT
     assert abs(sum(parts.rejected) - beta) < TIGHT and abs(sum(parts.residual) - beta) < TIGHT
     law = rules.residual(p, q)
@@ -232,7 +247,7 @@ def test_split_refuses_masses_that_are_none():
 def test_bars_drawn_for_q_and_for_p_add_up_to_one():
     for name in (name for name in figures() if name.startswith("bars")):
         masses = {law: sum(float(t.split()[1]) for t in titles(figures()[name]) if t[0] == law) for law in "qp"}
-        assert all(abs(mass - 1) < 0.02 for mass in masses.values()), (name, masses)      # slivers under a unit aren't drawn
+        assert all(abs(mass - 1) < 0.02 for mass in masses.values()), (name, masses)   # slivers aren't drawn
 
 
 def test_what_a_trace_left_out_is_an_interval_not_a_guess():
@@ -296,12 +311,13 @@ def test_cache_states_end_in_the_lengths_of_the_trace(name):
             assert {step: states[step][k].length for step in STEPS} == steps
             end = states["roll back"][k]
             assert end.slots == ["kept"] * after + ["stale"] * (full - after)
-        drawn = [int(w.split()[1].rstrip(",")) for w in words(cache_grid(trace, index, decode)) if w.startswith("length")]
+        shown = [w for w in words(cache_grid(trace, index, decode)) if w.startswith("length")]
+        drawn = [int(re.search(r"\d+", w)[0]) for w in shown]
         assert drawn == [cache.length for step in STEPS for cache in states[step] if cache]
 
 
 def test_a_round_of_a_chain_slot_by_slot():
-    """Target at 3, four proposals, two accepted. By hand: slot 3 is the last committed token, slots 4 to 7 the proposals."""
+    """Four proposals, two accepted: slot n holds the last committed token, slots n + 1 to n + 4 the proposals."""
     trace = traces()["chain"]
     index = next(i for i, r in enumerate(trace.rounds) if len(r.tokens) == 4 and len(r.path) == 2)
     r = trace.rounds[index]
@@ -322,18 +338,19 @@ def test_full_acceptance_leaves_the_draft_one_behind_and_the_grid_says_so():
 
 
 def test_fates_of_a_tree_by_hand():
-    """0 and 1 below the root; 2, 3 below 0; 4 below 1. The path 1, 4: node 0 came first and failed, its children never had a turn."""
-    r = traces()["tree"].rounds[0]
-    made = type(r)(**{**vars(r), "tokens": [1, 2, 3, 4, 5], "parents": [-1, -1, 0, 0, 1], "path": [1, 4], "emitted": [2, 5, 7]})
+    """0 and 1 below the root; 2 and 3 below 0; 4 below 1. Path 1, 4: node 0 failed first, its children had no turn."""
+    made = replace(traces()["tree"].rounds[0], tokens=[1, 2, 3, 4, 5], parents=[-1, -1, 0, 0, 1], path=[1, 4],
+                   emitted=[2, 5, 7])
     assert fates(made) == ["rejected", "accepted", "unjudged", "unjudged", "accepted"]
-    cut = type(r)(**{**vars(made), "emitted": [2]})                              # a stop token after the first
+    cut = replace(made, emitted=[2])                                             # a stop token after the first
     assert fates(cut) == ["rejected", "accepted", "unjudged", "unjudged", "unjudged"]
 
 
 def test_the_mask_drawn_is_the_mask_of_the_tree():
     for index, r in enumerate(traces()["tree"].rounds):
         drawing = tree_at(r, decode, len(r.tokens) - 1)
-        seen = [tuple(map(int, re.findall(r"\d+", t))) for t in titles(drawing) if re.fullmatch(r"row \d+ attends to row \d+", t)]
+        named = [re.fullmatch(r"row (\d+) attends to row (\d+)", title) for title in titles(drawing)]
+        seen = [(int(found[1]), int(found[2])) for found in named if found]
         mask = torch.zeros(len(r.tokens) + 1, len(r.tokens) + 1, dtype=torch.bool)
         mask[tuple(zip(*seen))] = True
         assert torch.equal(mask, r.tree.mask())
@@ -344,7 +361,7 @@ def test_the_mask_drawn_is_the_mask_of_the_tree():
 
 def test_positions_drawn_are_the_root_s_plus_the_depth():
     shown = words(tree_view(TokenTree((0, 1, 7), (-1, -1, 0), origin="chosen"), decode, base=30))
-    after = shown.index("position") + 1                              # each row: label of its column, number, token, position
+    after = shown.index("position") + 1                              # then come the rows: number, token, position
     assert [w for w in shown[after:] if w in ("30", "31", "32")] == ["30", "31", "31", "32"]
 
 
@@ -407,11 +424,11 @@ def test_ticks_are_round_numbers_within_the_range():
     assert ticks(0.3, 41) == [10, 20, 30, 40]
 
 
-# --- frames, player, widget --------------------------------------------------------------------------------------------
+# --- frames, player, widget ------------------------------------------------------------------------------------------
 
 def test_frames_are_the_four_steps_of_every_round():
     for name, trace in traces().items():
-        found = frames(trace, decode)
+        found = film(name)
         steps = [step for r in trace.rounds for step in (STEPS if r.tokens else ("verify", "accept"))]
         assert [frame.title.split(": ")[1] for frame in found] == steps, name
         total = sum(len(r.emitted) for r in trace.rounds)
@@ -422,8 +439,7 @@ def test_frames_are_the_four_steps_of_every_round():
 
 
 def test_a_frame_shows_nothing_that_its_step_doesn_t_know_yet():
-    trace = traces()["chain"]
-    draft, verify, accept, _ = (words(frame.svg) for frame in frames(trace, decode)[:4])
+    draft, verify, accept, _ = (words(frame.svg) for frame in film("chain")[:4])
     assert "q(x)" in draft and "p(x)" not in draft and "✓" not in draft
     assert "p(x)" in verify and "keep if u <" not in verify and "emitted" not in verify
     assert {"keep if u <", "u", "emitted"} <= {*accept}
@@ -435,7 +451,7 @@ def page_frames(page: str) -> list[dict]:
 
 def test_the_player_has_the_frames_and_asks_the_network_for_nothing():
     page = player(traces()["chain"], decode, 'A "title" <b>')
-    assert [(f["title"], f["caption"], f["svg"]) for f in page_frames(page)] == [f[:3] for f in frames(traces()["chain"], decode)]
+    assert [(f["title"], f["caption"], f["svg"]) for f in page_frames(page)] == [frame[:3] for frame in film("chain")]
     assert "A &quot;title&quot; &lt;b&gt;" in page and 'aria-live="polite"' in page
     assert not re.search(r'(src|href)="(?!data:)', page.replace('xmlns="http://www.w3.org/2000/svg"', ""))
     assert "default-src 'none'" in page and "@" not in re.sub(r'id="frames">.*?</script>', "", page, flags=re.S)
@@ -454,12 +470,11 @@ document.title = JSON.stringify(seen);
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium: apt-get install chromium")
 def test_the_player_in_a_browser_steps_forward_and_back_and_ends_where_the_trace_ends(tmp_path):
-    trace = traces()["chain"]
-    found, file = frames(trace, decode), tmp_path / "player.html"
-    file.write_text(player(trace, decode).replace("</body>", DRIVE + "</body>"), encoding="utf-8")
+    found, file = film("chain"), tmp_path / "player.html"
+    file.write_text(player(traces()["chain"], decode).replace("</body>", DRIVE + "</body>"), encoding="utf-8")
     done = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                           "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri()],
-                          capture_output=True, text=True, timeout=240)
+                           "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+                           file.as_uri()], capture_output=True, text=True, timeout=240)
     seen = json.loads(unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.S)[1]))
     last = len(found) - 1
     assert [step for step, _, _ in seen] == [1, 2, 1, last, last, 0, 0, last]
@@ -469,7 +484,7 @@ def test_the_player_in_a_browser_steps_forward_and_back_and_ends_where_the_trace
 
 def test_the_stepper_shows_the_slider_s_frame_and_has_a_constant_static_form():
     widgets = pytest.importorskip("minispec.viz.widgets")
-    found = frames(traces()["chain"], decode)
+    found = film("chain")
     stepper = widgets.Stepper.of(found, "A round")
     assert found[0].svg in stepper.pane.value
     stepper.slider.value = 2

@@ -108,7 +108,7 @@ def _pass(model: GPT, width: int, context: int) -> Callable[[], None]:
     return run
 
 
-# --- the machine --------------------------------------------------------------------------------------------------------
+# --- the machine ------------------------------------------------------------------------------------------------------
 
 def environment(device: torch.device | str, dtype: torch.dtype) -> dict[str, str | int]:
     """What a figure must carry with it: device, dtype, threads, versions, date (UTC) and commit."""

@@ -42,7 +42,7 @@ def prompts(workload: str, count: int | None = None) -> list[Prompt]:
     return [Prompt(workload, entry["name"], entry["text"]) for entry in entries[:count]]
 
 
-# --- maintenance --------------------------------------------------------------------------------------------------------
+# --- maintenance ------------------------------------------------------------------------------------------------------
 
 def opening(document: Document) -> str:
     """What a model is given of a document. For code: from its first class or function on, imports are dull to continue."""

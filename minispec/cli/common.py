@@ -19,7 +19,7 @@ from ..training.tokenizer import END
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-# --- options ------------------------------------------------------------------------------------------------------------
+# --- options ----------------------------------------------------------------------------------------------------------
 
 def machine_options(parser: argparse.ArgumentParser, dtype: bool = True) -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="default: cpu")
@@ -56,7 +56,7 @@ def length_options(parser: argparse.ArgumentParser, new_tokens: int = 128) -> No
     parser.add_argument("--max-new-tokens", type=int, default=new_tokens, metavar="N", help=f"default: {new_tokens}")
 
 
-# --- what they mean -----------------------------------------------------------------------------------------------------
+# --- what they mean ---------------------------------------------------------------------------------------------------
 
 def device_of(args: argparse.Namespace) -> torch.device:
     """Raises ValueError for cuda on a machine without it."""
@@ -94,7 +94,7 @@ def stop_tokens(tokenizer: Tokenizer) -> list[int]:
     return [] if end is None else [end]
 
 
-# --- text and figures out -------------------------------------------------------------------------------------------------
+# --- text and figures out ---------------------------------------------------------------------------------------------
 
 class TextStream:
     """Token ids in, text out, one token at a time: a character of several bytes appears with its last one."""

@@ -31,8 +31,8 @@ REPEATS = 4                  # of plain and of speculative decoding, after the s
 def options(parser: argparse.ArgumentParser) -> None:
     given = parser.add_mutually_exclusive_group()
     given.add_argument("--prompt", metavar="TEXT", help="continue this text")
-    given.add_argument("--example", type=int, default=1, metavar="N",
-                       help="continue the Nth shipped prompt: held-out code, which the models never read (default: 1)")
+    given.add_argument("--example", type=int, default=12, metavar="N",
+                       help="continue the Nth shipped prompt: held-out code, which the models never read (default: 12)")
     common.length_options(parser)
     common.sampling_options(parser, temperature=0.0)
     common.model_options(parser)

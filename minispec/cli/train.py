@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     save(output, "target", model, card, tokenizer, args.json)
 
 
-# --- shared with distill ----------------------------------------------------------------------------------------------------
+# --- shared with distill ----------------------------------------------------------------------------------------------
 
 def folder_of(args: argparse.Namespace) -> Path:
     """--output, looked at before hours of work. Raises ValueError if it is a file, or if --steps is below 1."""

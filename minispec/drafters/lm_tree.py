@@ -73,14 +73,14 @@ class GrowingDrafter(LMDrafter):
     def feed(self, tree: Growth, nodes: list[int]) -> Tensor:
         """One draft pass over nodes of one depth -> q after each, (F, V). [ROOT]: over what the cache has yet to read.
 
-        Tree attention as in the target's pass: a node sees what is committed and its own path, and its depth is its position.
+        Tree attention as in the target's pass: a node sees what is committed and its own path; its depth is its place.
         """
         if nodes == [ROOT]:
             logits = self.draft(as_batch(self.ids[self.cache.length:], self.draft), self.cache)[:, -1:]      # (1, 1, V)
         else:
             tree.rows |= {node: len(tree.rows) + k for k, node in enumerate(nodes)}
             paths = [tree.path(node) for node in nodes]
-            mask = torch.tensor([[node in path for node in tree.rows] for path in paths])                      # (F, K)
+            mask = torch.tensor([[fed in path for fed in tree.rows] for path in paths])                      # (F, K)
             positions = torch.tensor([len(self.ids) - 1 + len(path) for path in paths])                      # (F,)
             logits = self.draft(as_batch([tree.tokens[node] for node in nodes], self.draft), self.cache,
                                 positions=positions.to(self.draft.device), mask=mask.to(self.draft.device))  # (1, F, V)
@@ -133,7 +133,7 @@ class TreeDrafter(GrowingDrafter):
 
 class DynamicTreeDrafter(GrowingDrafter):
     """Grows where the draft is sure: at each depth the `width` likeliest nodes get their `width` likeliest children,
-    and in the end the `nodes` likeliest of all are kept. Likely: the product of q from the root, a guess at P(accepted).
+    and in the end the `nodes` likeliest of all are kept. Likely: product of q from the root, a guess at P(accepted).
 
     sampling: default: temperature 1. Raises ValueError unless all three sizes are whole numbers >= 1.
     """

@@ -12,7 +12,7 @@ from . import svg as draw
 from .cache_grid import ROW as CACHE
 from .cache_grid import caches
 from .cache_states import STEPS, fates
-from .ribbon import Decode, layout
+from .ribbon import Decode, layout, round_width
 from .stage import stage, stage_height
 
 
@@ -67,9 +67,9 @@ def text_so_far(rounds: list[Round], decode: Decode, prompt_length: int) -> list
     """The latest rounds that fit one line of the ribbon."""
     if not rounds:
         return [draw.text(0, 50, f"prompt: {prompt_length} tokens, nothing generated yet", fill=draw.MUTED)]
-    first = len(rounds) - 1
-    while first and len(layout(rounds[first - 1:], decode, 910)) == 1:
-        first -= 1
+    first, room = len(rounds) - 1, 900 - round_width(rounds[-1], decode)
+    while first and (wide := round_width(rounds[first - 1], decode)) <= room:
+        first, room = first - 1, room - wide
     lines = layout(rounds[first:], decode, 910, first + 1)
     return [draw.text(0, 48, "…", bold=True) if first or len(lines) > 1 else "", draw.group(20, 0, lines[-1])]
 

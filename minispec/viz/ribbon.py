@@ -69,3 +69,8 @@ def layout(rounds: Sequence[Round], decode: Decode, room: float, first: int = 1)
 
 def chip_width(label: str) -> float:
     return max(26.0, draw.text_width(label, mono=True) + 10)
+
+
+def round_width(r: Round, decode: Decode) -> float:
+    """The room a round takes in a line of the ribbon."""
+    return 6 + sum(chip_width(draw.visible(decode([token]))) + 4 for token, _ in provenance(r))

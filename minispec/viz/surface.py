@@ -63,7 +63,7 @@ def surface(measured: Sequence[Measured], cost: float, verify: VerifyCurve = fla
         raise ValueError(f"measured at draft length {stray[0]}: the surface shows {lengths[0]}..{lengths[-1]}")
     values = surface_values(lengths, acceptances, cost, verify)
     low = Y + HIGH * len(lengths)
-    body = [draw.text(20, 26, "Predicted speedup, over acceptance α and draft length γ", 18, bold=True),
+    body = [draw.text(20, 26, "Predicted speedup: acceptance α, draft length γ", 18, bold=True),
             *cells(values, lengths, acceptances), draw.text(20, Y - 10, "γ", bold=True),
             draw.text(X + WIDE * len(acceptances), low + 46, "acceptance α", 15, "end"),
             *draw.legend(X, low + 44, [("rejected", "below 1: speculation loses")])]

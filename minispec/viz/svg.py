@@ -109,8 +109,10 @@ def text_width(words: str, size: float = BODY, *, mono: bool = False, bold: bool
             return 1.0
         if mono:
             return 0.61
-        return 0.36 if c in " ,.:;|'!ijl()[]/" else 0.92 if c in "mwMW@%—→" else 0.72 if c.isupper() else 0.62
-    return size * sum(map(em, words)) * (1.08 if bold and not mono else 1)
+        if c.isalpha():
+            return 0.95 if c in "mwMW" else 0.75 if c.isupper() else 0.34 if c in "ijl" else 0.64
+        return 0.4 if c in " ,.:;|'!()[]/·" else 0.64 if c.isdigit() else 0.95
+    return size * sum(map(em, words)) * (1.1 if bold and not mono else 1)
 
 
 def fit(words: str, room: float, size: float = BODY, *, mono: bool = False) -> str:

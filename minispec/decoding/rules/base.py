@@ -55,12 +55,12 @@ def _rule_for(tree: TokenTree) -> str:
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """The law of the correction after q's token was rejected: max(p - q, 0), normalised. (V,), (V,) -> (V,).
 
-    Where p <= q everywhere (up to rounding) a rejection has probability 0; p is returned, never 0 / 0.
+    Where p <= q everywhere (up to rounding) a rejection has probability 0; p itself is returned, never 0 / 0.
     Example: residual([.5, .3, .2], [.2, .5, .3]) == [1, 0, 0].
     """
     excess = (p - q).clamp_min(0)
     mass = float(excess.sum())
-    return excess / mass if mass > 1e-14 else p / p.sum()
+    return excess / mass if mass > 1e-14 else p
 
 
 def left_over(q: Tensor, taken: Sequence[int]) -> Tensor:

@@ -30,8 +30,6 @@ class Traversal(Rule):
         def visit(node: int, mass: float) -> Verdict | None:
             p = target_probs[node + 1]                                     # (V,)
             for child, x, q in siblings(tree, node):
-                if mass == 0:
-                    return None
                 verdict = visit(child, min(1.0, mass * float(p[x] / q[x])))
                 if verdict is not None:
                     return verdict

@@ -1,0 +1,77 @@
+"""train, distill and export: what they write, and that two runs never share a checkpoint. With recipes of a second."""
+
+import json
+
+import pytest
+import torch
+
+from minispec import GPTConfig, load_pair
+from minispec.bench import workloads
+from minispec.cli import distill, parser, train
+from minispec.model import load_gpt2, pair
+from minispec.training.data import token_array
+from minispec.training.distill import Distillation
+from minispec.training.own_text import _store, add_text
+from minispec.training.recipes import Recipe
+from minispec.training.train import Schedule
+
+
+@pytest.fixture
+def workshop(tmp_path, folder, monkeypatch):
+    """A cache and recipes of its own, the tiny pair as the shipped one, and a text long enough to train on."""
+    monkeypatch.setenv("MINISPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(pair, "ASSETS", folder)
+    config, schedule = GPTConfig(600, 256, 1, 2, 16), Schedule(1, batch_tokens=64, length=32, short_length=16, warmup=1)
+    monkeypatch.setattr(train, "RECIPES", {"target": Recipe("target", config, {"code": 1.0}, schedule)})
+    monkeypatch.setattr("minispec.training.distill.DRAFT", Distillation(
+        "draft", config, {"code": 1.0, "samples": 0.0}, schedule))
+    (tmp_path / "novel.txt").write_text("".join(p.text for kind in workloads.KINDS for p in workloads.prompts(kind)))
+    return tmp_path
+
+
+def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop, folder):
+    tokenizer, mine = load_pair(folder)[2], workshop / "mine"
+    kind = add_text(tokenizer, workshop / "novel.txt")
+    _store(tokenizer, "code", "validation", token_array(tokenizer, kind, "validation"))      # distill looks at it too
+    status, out, err = run("train", "--text", workshop / "novel.txt", "--steps", 2, "--output", mine, "--json")
+    card = json.loads(out)
+    assert status == 0 and card["steps"] == 2 and card["data"] == {kind: 1.0} and "step 2/2" in err
+    status, *_ = run("distill", "--target", mine / "target.safetensors", "--text", workshop / "novel.txt", "--loss", "kl",
+                     "--output", mine)
+    assert status == 0
+    assert sorted(file.name for file in mine.iterdir()) == [
+        "draft.card.json", "draft.safetensors", "target.card.json", "target.safetensors", "tokenizer.json"]
+    assert run("generate", "--pair", mine, "--max-new-tokens", 4, "--prompt", "def f(x):")[0] == 0
+
+
+def test_an_interrupted_training_says_how_to_go_on_and_writes_nothing(run, workshop, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train.recipes, "train", interrupted)
+    status, out, err = run("train", "--output", workshop / "mine")
+    assert (status, out) == (130, "")
+    assert err == "minispec: interrupted: the same command goes on from the last checkpoint\n"
+    assert not (workshop / "mine").exists()
+
+
+def test_runs_that_differ_have_checkpoints_of_their_own(workshop, folder):
+    target = folder / "target.safetensors"
+    names = set()
+    for options in ([], ["--seed", "3"], ["--loss", "tv"], ["--target", str(target)]):
+        args = parser().parse_args(["distill", "--output", "x", *options])
+        names.add(distill.run_name(train.adapt(distill.distill.DRAFT, args), args, target))
+    assert len(names) == 4 and "draft" in names
+
+
+def test_a_text_too_short_to_train_on_is_refused(run, workshop):
+    (workshop / "haiku.txt").write_text("an old silent pond")
+    status, _, err = run("train", "--text", workshop / "haiku.txt", "--output", workshop / "mine")
+    assert status == 2 and "training needs 4,096 or more" in err
+
+
+def test_export_writes_two_folders_that_load_as_gpt2(run, folder, tmp_path):
+    status, out, _ = run("export", "--pair", folder, "--output", tmp_path / "exported")
+    assert status == 0 and out.count("wrote") == 2
+    for role, model in zip(("target", "draft"), load_pair(folder)):
+        assert torch.equal(load_gpt2(tmp_path / "exported" / role).wte.weight, model.wte.weight)
