@@ -75,7 +75,8 @@ def test_both_sides_are_counted_alike_tokens_that_were_emitted_over_seconds_of_d
 def test_methods_take_turns_and_each_prompt_starts_with_another_one(models):
     order = []
     methods = chosen(["chain-2", "ngram-8"])
-    interleave(*models, [[1], [2], [3]], methods, max_new_tokens=2, on_generation=lambda i, name: order.append((i, name)))
+    interleave(*models, [[1], [2], [3]], methods, max_new_tokens=2,
+               on_generation=lambda i, name: order.append((i, name)))
     assert order == [(0, "plain"), (0, "chain-2"), (0, "ngram-8"),
                      (1, "chain-2"), (1, "ngram-8"), (1, "plain"),
                      (2, "ngram-8"), (2, "plain"), (2, "chain-2")]

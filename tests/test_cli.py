@@ -31,8 +31,8 @@ def test_demo_streams_marked_text_and_a_summary(run, folder):
     assert status == 0 and err == "" and "\x1b[38;5;36m" in out
     out = re.sub(r"\x1b\[[\d;]*m", "", out)
     assert out.startswith("✓ accepted") and "\ndef f(x):\n    return x" in out
-    for line in ("speculative decoding", "plain decoding", "speedup", "acceptance rate", "tokens per pass", "measured on",
-                 "equal to plain decoding, token by token"):
+    for line in ("speculative decoding", "plain decoding", "speedup", "acceptance rate", "tokens per pass",
+                 "measured on", "equal to plain decoding, token by token"):
         assert line in out
 
 

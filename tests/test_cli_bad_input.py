@@ -101,7 +101,8 @@ def raiser(error):
     return raise_it
 
 
-@pytest.mark.parametrize("command, where", [("demo", "minispec.cli.demo.speculate"), ("bench", "minispec.bench.suite.run"),
+@pytest.mark.parametrize("command, where", [("demo", "minispec.cli.demo.speculate"),
+                                            ("bench", "minispec.bench.suite.run"),
                                             ("generate", "minispec.cli.generate.speculate")])
 def test_ctrl_c_is_one_line_and_status_130(run, folder, monkeypatch, quick_passes, command, where):
     monkeypatch.setattr(where, raiser(KeyboardInterrupt()))
@@ -112,15 +113,16 @@ def test_ctrl_c_is_one_line_and_status_130(run, folder, monkeypatch, quick_passe
 
 @pytest.mark.parametrize("error, status", [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 2)])
 @pytest.mark.parametrize("moment", ["while writing", "before renaming"])
-def test_an_interrupted_output_leaves_the_old_file_whole(run, folder, tmp_path, monkeypatch, quick_passes, error, status,
-                                                         moment):
+def test_an_interrupted_output_leaves_the_old_file_whole(run, folder, tmp_path, monkeypatch, quick_passes, error,
+                                                         status, moment):
     file = tmp_path / "bench.json"
     file.write_text("old")
     if moment == "while writing":
         monkeypatch.setattr("pathlib.Path.write_text", raiser(error))
     else:
         monkeypatch.setattr(files.os, "replace", raiser(error))
-    got, _, err = run("bench", "--pair", folder, "--prompts", 1, "--max-new-tokens", 4, "--methods", "chain-2", "--output", file)
+    got, _, err = run("bench", "--pair", folder, "--prompts", 1,
+                      "--max-new-tokens", 4, "--methods", "chain-2", "--output", file)
     assert got == status and err.startswith("minispec: ") and err.count("\n") == 1
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 

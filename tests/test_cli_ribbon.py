@@ -1,4 +1,4 @@
-"""The demo's ribbon: the text unharmed, a mark below the first character of each token, colour only where it is wanted."""
+"""The demo's ribbon: the text unharmed, a mark below each token's first character, colour only where it is wanted."""
 
 import io
 import re
@@ -35,8 +35,9 @@ def drawn(pieces, colour="never", **screen):
 
 
 def a_round(path, emitted, bonus):
-    return Round(context=1, tokens=[1, 2, 3], parents=[-1, 0, 1], origin="sampled", target_top=[], draft_top={}, outcomes=[],
-                 path=path, token=9, bonus=bonus, emitted=emitted, target_cache=(0, 0, 0), draft_cache=(0, 0, 0), seconds={})
+    return Round(context=1, tokens=[1, 2, 3], parents=[-1, 0, 1], origin="sampled", target_top=[], draft_top={},
+                 outcomes=[], path=path, token=9, bonus=bonus, emitted=emitted, target_cache=(0, 0, 0),
+                 draft_cache=(0, 0, 0), seconds={})
 
 
 def test_each_token_is_marked_below_its_first_character():
@@ -103,7 +104,8 @@ def test_where_the_encoding_lacks_the_glyphs_ascii_ones_stand_in():
     ([0, 1], [1, 2, 9], False, [ACCEPTED, ACCEPTED, CORRECTED]),
     ([0, 1, 2], [1, 2, 3, 9], True, [ACCEPTED, ACCEPTED, ACCEPTED, BONUS]),
     ([], [9], False, [CORRECTED]),
-    ([0, 1, 2], [1, 2], True, [ACCEPTED, ACCEPTED])], ids=["rejected", "all accepted", "first rejected", "cut by a stop"])
+    ([0, 1, 2], [1, 2], True, [ACCEPTED, ACCEPTED])],
+    ids=["rejected", "all accepted", "first rejected", "cut by a stop"])
 def test_provenance_follows_from_the_verdict(path, emitted, bonus, kinds):
     assert list(provenance(a_round(path, emitted, bonus))) == list(zip(kinds, emitted))
 

@@ -36,8 +36,8 @@ def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop
     status, out, err = run("train", "--text", workshop / "novel.txt", "--steps", 2, "--output", mine, "--json")
     card = json.loads(out)
     assert status == 0 and card["steps"] == 2 and card["data"] == {kind: 1.0} and "step 2/2" in err
-    status, *_ = run("distill", "--target", mine / "target.safetensors", "--text", workshop / "novel.txt", "--loss", "kl",
-                     "--output", mine)
+    status, *_ = run("distill", "--target", mine / "target.safetensors", "--text", workshop / "novel.txt",
+                     "--loss", "kl", "--output", mine)
     assert status == 0
     assert sorted(file.name for file in mine.iterdir()) == [
         "draft.card.json", "draft.safetensors", "target.card.json", "target.safetensors", "tokenizer.json"]

@@ -137,7 +137,7 @@ def test_a_rejection_where_p_equals_q_goes_on_with_a_token_of_p(rule, origin, ta
 @pytest.mark.parametrize("table", [random_table(3, 4), sparse_table(3, 5), torch.eye(3).double()],
                          ids=["dense", "sparse", "one-hot"])
 def test_a_draft_equal_to_the_target_is_always_accepted(rule, origin, table):
-    shape = (1, 1, 1) if rule.chains_only else (2, 1)
+    shape = (1, 1, 1) if rule.chains_only else (1, 2)
     assert expected_accepted(rule, table, table, shape, origin) == pytest.approx(len(shape), abs=1e-12)
 
 
@@ -194,9 +194,9 @@ def test_expected_accepted_follows_the_formulas(target_table, draft_table):
 
 @pytest.mark.parametrize("origin", [SAMPLED, WITHOUT_REPLACEMENT])
 def test_traversal_keeps_more_than_recursive_on_average(origin):
-    """Six random pairs of tables; no dominance is claimed for a single one."""
+    """Four random pairs of tables; no dominance is claimed for a single one."""
     gains = []
-    for seed in range(6):
+    for seed in range(4):
         target_table, draft_table = random_table(3, 100 + seed), random_table(3, 200 + seed)
         gains.append(expected_accepted(TRAVERSAL, target_table, draft_table, (2, 1), origin)
                      - expected_accepted(RECURSIVE, target_table, draft_table, (2, 1), origin))
@@ -219,12 +219,12 @@ def test_a_worked_example_of_two_children():
     assert 0.76 < acceptance_of(KSEQ, p, q, 2) < 0.86
 
 
-tables_and_k = pytest.mark.parametrize("seed, k", list(product(range(4), (1, 2, 3))))
+tables_and_k = pytest.mark.parametrize("seed, k", list(product(range(3), (1, 2, 3))))
 
 
 @tables_and_k
 def test_no_rule_accepts_more_often_than_the_optimum(seed, k):
-    p, q = random_table(4, seed)[0], sparse_table(4, 50 + seed)[1]
+    p, q = random_table(3, seed)[0], sparse_table(3, 50 + seed)[1]
     best = {SAMPLED: optimal_acceptance(p, q, k), WITHOUT_REPLACEMENT: optimal_acceptance(p, q, k, replacement=False)}
     for rule, origin in [(RECURSIVE, SAMPLED), (TRAVERSAL, SAMPLED), (KSEQ, SAMPLED), (RECURSIVE, WITHOUT_REPLACEMENT),
                          (TRAVERSAL, WITHOUT_REPLACEMENT), (MATCH, SAMPLED), (MATCH, WITHOUT_REPLACEMENT)]:

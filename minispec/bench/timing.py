@@ -91,7 +91,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def _pass(model: GPT, width: int, context: int) -> Callable[[], None]:
-    """A pass over `width` tokens as the loop makes it (a chain's mask and positions), its cache rolled back after it."""
+    """A pass over `width` tokens as the loop makes it, with a chain's mask and positions; the cache is rolled back."""
     cache = model.new_cache(context + width)
     token = [0]                                         # which tokens they are does not change the cost
     if context:
@@ -129,7 +129,7 @@ def device_name(device: torch.device) -> str:
 
 
 def commit() -> str:
-    """The commit of the checkout that the package lies in, "-dirty" if files were changed; else the package's version."""
+    """The commit of the checkout the package lies in, "-dirty" if files were changed; without one, the version."""
     folder = Path(__file__).parent
     try:
         _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)        # else: installed, in another's checkout
@@ -139,5 +139,5 @@ def commit() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

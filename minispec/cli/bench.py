@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workloads", nargs="+", default=["code"], metavar="NAME",
                         help=f"default: code, of {', '.join(KINDS)}")
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0], metavar="T", help="default: 0 1")
-    parser.add_argument("--prompts", type=int, default=4, metavar="N", help="prompts of a workload (default: 4, at most 12)")
+    parser.add_argument("--prompts", type=int, default=4, metavar="N", help="of each workload (default: 4, at most 12)")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     common.model_options(parser)
     parser.add_argument("--output", metavar="FILE", help="write the figures to this file, as --json prints them")
@@ -60,8 +60,8 @@ def progress(args: argparse.Namespace) -> Callable[[str, float, int, str], None]
         return None
 
     def show(workload: str, temperature: float, prompt: int, method: str) -> None:
-        print(f"\r\x1b[K{workload}, temperature {temperature:g}, prompt {prompt + 1} of {args.prompts}: {method}", end="",
-              file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{workload}, temperature {temperature:g}, prompt {prompt + 1} of {args.prompts}: {method}",
+              end="", file=sys.stderr, flush=True)
 
     return show
 

@@ -31,5 +31,5 @@ def report(rows: list[dict]) -> str:
         common.table(["rule", "children", "claims", "cases", "largest error", "result"],
                      [[row["rule"], row["origin"], "exact" if row["exact"] else "lossy", str(row["cases"]),
                        f"{row['max_error']:.2e}", "passed" if row["passed"] else "FAILED"] for row in rows]),
-        "", "Error: the largest difference in probability of any output between the loop and the target alone, over every",
-        f"way the dice can fall, in float64. {verdict}."])
+        "", "Error: the largest difference in probability of any output between the loop and the target alone,",
+        f"over every way the dice can fall, in float64. {verdict}."])

@@ -25,8 +25,8 @@ def machine_options(parser: argparse.ArgumentParser, dtype: bool = True) -> None
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="default: cpu")
     if dtype:
         parser.add_argument("--dtype", default="float32", choices=tuple(DTYPES),
-                            help="default: float32. bfloat16 is faster on some machines, and rounds: near-ties may fall "
-                                 "differently in passes of different width")
+                            help="default: float32. bfloat16 is faster on some machines, and rounds: near-ties may "
+                                 "fall differently in passes of different width")
 
 
 def seed_option(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +39,8 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 
 def model_options(parser: argparse.ArgumentParser) -> None:
     """Which models: `load_models` reads these."""
-    parser.add_argument("--pair", metavar="FOLDER", help="a pair written by train and distill (default: the shipped one)")
-    parser.add_argument("--model", metavar="FOLDER", help="a GPT-2 as target: a Hugging Face folder, or its name on the hub")
+    parser.add_argument("--pair", metavar="FOLDER", help="a pair that train and distill wrote (default: the shipped one)")
+    parser.add_argument("--model", metavar="FOLDER", help="a GPT-2 as target: a Hugging Face folder, or a hub name")
     parser.add_argument("--draft-model", metavar="FOLDER", help="the GPT-2 that drafts for --model")
 
 

@@ -116,7 +116,8 @@ def summary(f: dict, temperature: float) -> str:
                            "(a target pass over one token = 1)"),
         ("loop overhead", f"{f['loop_overhead']:.1%} of the decoding time lies outside of draft and verify"),
         ("outputs", equality(f, temperature)),
-        ("measured on", "{device}, {dtype}, {threads} threads, torch {torch}, {date}, {commit}".format(**f["environment"])),
+        ("measured on",
+         "{device}, {dtype}, {threads} threads, torch {torch}, {date}, {commit}".format(**f["environment"])),
     ]
     return "\n".join(f"{name:<22}{value}" for name, value in lines)
 

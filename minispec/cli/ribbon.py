@@ -4,8 +4,8 @@
     ✓   ✓    ✓    ↻ ✓    ✓   ★
 
 The text itself stays as it is, so that code can be read, and copied. Colours are those of the project's figures
-(Okabe-Ito: accepted green, corrected purple, bonus sky blue), in the nearest of the 256 terminal colours; without colour
-the marks say the same.
+(Okabe-Ito: accepted green, corrected purple, bonus sky blue), in the nearest of the 256 terminal colours; without
+colour the marks say the same.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def adapt(recipe, args: argparse.Namespace):
     """The recipe with --steps and --seed. Another seed is another run, with a checkpoint of its own."""
     if args.steps is not None:
         recipe = replace(recipe, schedule=replace(recipe.schedule, steps=args.steps))
-    return replace(recipe, seed=args.seed, name=recipe.name if args.seed == recipe.seed else f"{recipe.name}-seed-{args.seed}")
+    name = recipe.name if args.seed == recipe.seed else f"{recipe.name}-seed-{args.seed}"
+    return replace(recipe, seed=args.seed, name=name)
 
 
 @contextmanager

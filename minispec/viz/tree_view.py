@@ -95,7 +95,7 @@ def mask_drawing(tree: TokenTree, labels: Sequence[str], tall: float, base: int,
     """The mask with a first column for all that is committed, row labels at the left, positions at the right."""
     mask, positions = tree.mask().tolist(), (tree.depths() + base).tolist()
     rows = len(mask)
-    size = min(tall / rows, 360.0 / (rows + 1), 44.0)
+    size = min(tall / rows, 357.0 / (rows + 1), 44.0)
     x0, every = 100.0, 1 if size >= 18 else 2 if size >= 10 else 4
     parts = [draw.text(x0 + size / 2, -8, "past", draw.SMALL, "middle", fill=draw.MUTED) if size > 24 else "",
              draw.text(x0 + size * (rows + 1) + 38, -8, "position", draw.SMALL, "middle", bold=True)]
