@@ -44,6 +44,14 @@ def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop
     assert run("generate", "--pair", mine, "--max-new-tokens", 4, "--prompt", "def f(x):")[0] == 0
 
 
+def test_own_text_is_stored_where_recipes_look_and_its_end_is_kept_for_validation(workshop, folder):
+    tokenizer, text = load_pair(folder)[2], (workshop / "novel.txt").read_text()
+    kind = add_text(tokenizer, workshop / "novel.txt")
+    parts = [token_array(tokenizer, kind, split).tolist() for split in ("train", "validation")]
+    assert parts[0] + parts[1] == tokenizer.encode(text).ids + [tokenizer.token_to_id("<|endoftext|>")]
+    assert len(parts[0]) > 3 * len(parts[1]) > 3000
+
+
 def test_an_interrupted_training_says_how_to_go_on_and_writes_nothing(run, workshop, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

@@ -45,7 +45,7 @@ def prompts(workload: str, count: int | None = None) -> list[Prompt]:
 # --- maintenance ------------------------------------------------------------------------------------------------------
 
 def opening(document: Document) -> str:
-    """What a model is given of a document. Of code, from its first class or function on: imports are dull to continue."""
+    """What a model is given of a document. Of code, from its first definition on: imports are dull to continue."""
     text = document.text
     if document.kind == "code":
         starts = [node.lineno for node in ast.parse(text).body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]

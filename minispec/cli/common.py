@@ -39,7 +39,7 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 
 def model_options(parser: argparse.ArgumentParser) -> None:
     """Which models: `load_models` reads these."""
-    parser.add_argument("--pair", metavar="FOLDER", help="a pair that train and distill wrote (default: the shipped one)")
+    parser.add_argument("--pair", metavar="FOLDER", help="a pair that train and distill wrote (default: the shipped)")
     parser.add_argument("--model", metavar="FOLDER", help="a GPT-2 as target: a Hugging Face folder, or a hub name")
     parser.add_argument("--draft-model", metavar="FOLDER", help="the GPT-2 that drafts for --model")
 

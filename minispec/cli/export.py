@@ -15,7 +15,7 @@ EXAMPLE = ("python -m minispec export --output exported\n"
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", required=True, help="gets two folders: target and draft")
-    parser.add_argument("--pair", metavar="FOLDER", help="a pair that train and distill wrote (default: the shipped one)")
+    parser.add_argument("--pair", metavar="FOLDER", help="a pair that train and distill wrote (default: the shipped)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from . import losses
 from .data import Mixture, cache_dir, token_array
 from .recipes import mixture
 from .tokenizer import END
-from .train import Schedule, fit
+from .train import Schedule, fast_dtype, fit
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,6 @@ def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Cal
         return loss.mean()
 
     fit(draft, loss_of, Mixture(arrays, recipe.weights), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
-        seed=recipe.seed, report=report,
+        seed=recipe.seed, report=report, autocast=fast_dtype(target.device),
         evaluate=lambda: f"mean acceptance on validation code {acceptance_now():.3f}")
     return draft

@@ -8,7 +8,7 @@ Afterwards the cache keeps the root and the accepted path, moved together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..decoding.trace import Round
 from ..decoding.tree import ROOT, TokenTree
