@@ -77,6 +77,11 @@ def test_weights_are_stored_in_float16_and_the_card_lies_beside_them(saved):
     assert sorted(path.name for path in saved.parent.iterdir()) == ["target.card.json", "target.safetensors"]
 
 
+def test_others_may_read_a_saved_model_as_any_new_file(saved):
+    (saved.parent / "new").touch()
+    assert saved.stat().st_mode == (saved.parent / "new").stat().st_mode
+
+
 def test_loading_draws_no_random_number(saved):
     state = torch.get_rng_state()
     load_model(saved)

@@ -27,7 +27,10 @@ def save_atomic(path: Path, write: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
+        part.touch()
+        mode = part.stat().st_mode                               # an ordinary file's, by the user's umask
         write(part)
+        part.chmod(mode)                                         # safetensors leaves a file that only its owner may read
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)

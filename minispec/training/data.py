@@ -35,16 +35,25 @@ def encode_documents(tokenizer: Tokenizer, texts: list[str]) -> np.ndarray:
     return np.array(ids, dtype=np.uint16)
 
 
+def array_path(tokenizer: Tokenizer, kind: str, split: str) -> Path:
+    """Where the tokens of one kind and split are kept: another tokenizer has another folder."""
+    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:12]
+    return cache_dir() / f"tokens-{key}" / f"{kind}-{split}.npy"
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write an array whole or not at all: readers never see half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.npy")
+    np.save(part, array)
+    os.replace(part, path)
+
+
 def token_array(tokenizer: Tokenizer, kind: str, split: str) -> np.ndarray:
     """The tokens of one kind and split, (N,) uint16, from the cache folder or made now (a minute or two)."""
-    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:12]
-    path = cache_dir() / f"tokens-{key}" / f"{kind}-{split}.npy"
+    path = array_path(tokenizer, kind, split)
     if not path.exists():
-        array = encode_documents(tokenizer, [d.text for d in corpus.documents(kind, split)])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.npy")           # whole file or no file: readers never see half of it
-        np.save(part, array)
-        os.replace(part, path)
+        save_array(path, encode_documents(tokenizer, [d.text for d in corpus.documents(kind, split)]))
     return np.load(path, mmap_mode="r")
 
 

@@ -8,7 +8,6 @@ recommends, with the target's full distribution as the label at every position.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from ..model.gpt import GPT, GPTConfig
 from . import losses
-from .data import Mixture, cache_dir, token_array
+from .data import Mixture, cache_dir, save_array, token_array
 from .recipes import mixture
 from .tokenizer import END
 from .train import Schedule, fast_dtype, fit
@@ -38,7 +37,7 @@ class Distillation:
     seed: int = 0
 
 
-DRAFT = Distillation("draft", GPTConfig(n_layer=2, n_head=3, n_embd=192, context=512),
+DRAFT = Distillation("draft", GPTConfig(n_layer=2, n_head=4, n_embd=256, context=512),
                      {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=360, short_until=0.85))
 
 
@@ -66,7 +65,6 @@ def sample_pool(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report:
     batch, prompt, length = 64, 64, 192
     name = hashlib.sha256(target.h[0].mlp.c_fc.weight.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]
     folder = cache_dir() / f"samples-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
     kinds = {kind: share for kind, share in recipe.weights.items() if kind != "samples"}
     source, end = mixture(tokenizer, kinds, "train"), tokenizer.token_to_id(END)
     parts = []
@@ -76,9 +74,7 @@ def sample_pool(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report:
             prompts = source.batch(recipe.seed + 1, number, batch, prompt)[:, :prompt].to(target.device)
             rows = continuations(target, prompts, length, seed=number).cpu()
             rows = torch.cat([rows, torch.full((batch, 1), end)], dim=1).numpy().astype(np.uint16)
-            part = path.with_suffix(f".{os.getpid()}.npy")
-            np.save(part, rows.reshape(-1))
-            os.replace(part, path)
+            save_array(path, rows.reshape(-1))
             report(f"sampled {(number + 1) * batch * (prompt + length):,} of {recipe.sample_tokens:,} tokens")
         parts.append(np.load(path))
     return np.concatenate(parts)
@@ -100,10 +96,11 @@ def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Cal
         raise ValueError(f"unknown loss {recipe.loss!r}: choose from {', '.join(losses.DISTILL)}")
     torch.manual_seed(recipe.seed)
     draft = GPT(recipe.config).to(target.device)
-    arrays = {kind: token_array(tokenizer, kind, "train") for kind in recipe.weights if kind != "samples"}
+    text = {kind: share for kind, share in recipe.weights.items() if kind != "samples"}
+    arrays = {kind: token_array(tokenizer, kind, "train") for kind in text}
     if recipe.weights.get("samples"):
         arrays["samples"] = sample_pool(recipe, target, tokenizer, report)
-    validation, length = mixture(tokenizer, {"code": 1.0}, "validation"), min(256, recipe.config.context)
+    validation, length = mixture(tokenizer, text, "validation"), min(256, recipe.config.context)
     acceptance_now = lambda: mean_acceptance(draft, target, validation, length=length)
 
     def loss_of(batch: Tensor, progress: float) -> Tensor:
@@ -115,5 +112,5 @@ def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Cal
 
     fit(draft, loss_of, Mixture(arrays, recipe.weights), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
         seed=recipe.seed, report=report, autocast=fast_dtype(target.device),
-        evaluate=lambda: f"mean acceptance on validation code {acceptance_now():.3f}")
+        evaluate=lambda: f"mean acceptance on validation text {acceptance_now():.3f}")
     return draft

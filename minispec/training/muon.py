@@ -1,7 +1,8 @@
 """Muon: momentum whose matrix updates are orthogonalised (Jordan et al. 2024; Liu et al. 2025, 2502.16982).
 
-`torch.optim.Muon` always iterates in bfloat16, which is some thirty times slower on CPUs without bf16 units; this
-version iterates in a dtype of the caller's choice, and on the small Gram matrix. The step is scaled to the size of an
+`torch.optim.Muon` iterates in bfloat16, which is some thirty times slower on CPUs without bf16 units. This version
+iterates in the gradient's own dtype and on the small Gram matrix, which squares the spread of the singular values: in
+bfloat16 it would lose them. The step is scaled to the size of an
 AdamW step (2502.16982, section 2.2), so one learning rate serves matrices here and vectors in AdamW.
 """
 
@@ -32,10 +33,8 @@ def orthogonalise(matrix: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Muon for the weight matrices of the layers. Give vectors, embeddings and heads to AdamW."""
 
-    def __init__(self, params, lr: float, momentum: float = 0.95, weight_decay: float = 0.1,
-                 dtype: torch.dtype = torch.float32):
+    def __init__(self, params, lr: float, momentum: float = 0.95, weight_decay: float = 0.1):
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
-        self.dtype = dtype                                   # of the iteration; weights and momentum keep their own
 
     @torch.no_grad()
     def step(self) -> None:
@@ -43,7 +42,6 @@ class Muon(torch.optim.Optimizer):
             for p in group["params"]:
                 velocity = self.state[p].setdefault("velocity", torch.zeros_like(p))
                 velocity.mul_(group["momentum"]).add_(p.grad)
-                ahead = p.grad + group["momentum"] * velocity                          # Nesterov's look ahead
-                update = orthogonalise(ahead.to(self.dtype)).to(p.dtype)
+                update = orthogonalise(p.grad + group["momentum"] * velocity)          # Nesterov's look ahead
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)

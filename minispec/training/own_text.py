@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
-import numpy as np
 from tokenizers import Tokenizer
 
-from .data import cache_dir, encode_documents
+from .data import array_path, encode_documents, save_array
 
 LEAST = 4096                 # tokens: there must be windows to choose from, and some text to validate on
 
@@ -28,15 +26,6 @@ def add_text(tokenizer: Tokenizer, path: str | Path) -> str:
         raise ValueError(f"{path} has {len(array):,} tokens: training needs {LEAST:,} or more")
     kind, cut = f"text-{hashlib.sha256(data).hexdigest()[:12]}", len(array) * 19 // 20
     validation = max(len(array) - cut, LEAST // 4)
-    _store(tokenizer, kind, "train", array[:-validation])
-    _store(tokenizer, kind, "validation", array[-validation:])
+    save_array(array_path(tokenizer, kind, "train"), array[:-validation])
+    save_array(array_path(tokenizer, kind, "validation"), array[-validation:])
     return kind
-
-
-def _store(tokenizer: Tokenizer, kind: str, split: str, array: np.ndarray) -> None:
-    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:12]                 # as data.token_array names it
-    path = cache_dir() / f"tokens-{key}" / f"{kind}-{split}.npy"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.npy")
-    np.save(part, array)
-    os.replace(part, path)

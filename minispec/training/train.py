@@ -63,13 +63,12 @@ def fast_dtype(device: torch.device) -> torch.dtype | None:
     return torch.bfloat16 if seconds(torch.bfloat16) < 0.8 * seconds(torch.float32) else None
 
 
-def optimisers(model: GPT, rate: float, dtype: torch.dtype | None = None) -> list[torch.optim.Optimizer]:
-    """Muon (iterating in `dtype`) for the layers' matrices, AdamW for embeddings, positions, biases and norms."""
+def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, AdamW for embeddings, positions, biases and norms."""
     matrices = [p for p in model.h.parameters() if p.ndim == 2]
     ids = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in ids]
-    return [Muon(matrices, lr=rate, dtype=dtype or torch.float32),
-            torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
+    return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
 
 
 def save_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer], step: int, steps: int) -> None:
@@ -107,7 +106,7 @@ def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, s
 
     loss_of(batch (B, T + 1) int64, progress in [0, 1]) -> scalar. Resumes from `checkpoint` if it exists.
     """
-    optims = optimisers(model, schedule.learning_rate, autocast)
+    optims = optimisers(model, schedule.learning_rate)
     first = resume(checkpoint, schedule, model, optims)
     started, recent = time.perf_counter(), []
     model.train()
