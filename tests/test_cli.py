@@ -156,6 +156,18 @@ def test_bench_json_has_exactly_these_keys_and_the_file_holds_the_same(run, fold
     assert json.loads(file.read_text()) == figures
 
 
+def test_bench_times_the_same_weights_in_transformers_and_finds_the_same_tokens(run, folder, quick_passes):
+    options = ["--temperatures", 0, "--transformers", "--workloads", "records", "code", "--prompts", 2]
+    _, out, _ = run(*bench_words(folder, *options, "--json"))
+    rows = json.loads(out)["against_transformers"]
+    assert [(r["method"], r["workload"]) for r in rows] == [("plain", "records"), ("speculative", "records")]
+    for r in rows:
+        assert r["equal_outputs"] == 1.0, "equal weights, equal greedy tokens"
+        assert r["ratio"] == pytest.approx(r["tokens_per_second"] / r["transformers_tokens_per_second"])
+    status, out, err = run(*bench_words(folder, *options))
+    assert status == 0 and err == "" and "the same weights in transformers, temperature 0, records, whole calls" in out
+
+
 def test_bench_prints_a_table_for_each_workload_and_temperature(run, folder, quick_passes):
     _, out, _ = run(*bench_words(folder, "--workloads", "code", "records", "--temperatures", 0))
     assert "code, temperature 0\n" in out and "records, temperature 0\n" in out

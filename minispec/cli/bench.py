@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import groupby
 
 from ..bench import suite
+from ..bench.against import against_transformers
+from ..bench.recorded import recorded
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
 from ..training.corpus import KINDS
@@ -16,7 +18,8 @@ from . import common
 
 HELP = "time every method against plain decoding, interleaved in one run"
 EXAMPLE = ("python -m minispec bench --methods chain-4 chain-6 ngram-8\n"
-           "python -m minispec bench --workloads code agent --prompts 12 --output bench.json")
+           "python -m minispec bench --workloads code agent --prompts 12 --output bench.json\n"
+           "python -m minispec bench --methods chain-5 --temperatures 0 --transformers")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +29,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0], metavar="T", help="default: 0 1")
     parser.add_argument("--prompts", type=int, default=4, metavar="N", help="of each workload (default: 4, at most 12)")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
+    parser.add_argument("--recorded", action="store_true",
+                        help="time nothing: show the measurements that ship with minispec, and where they were made")
+    parser.add_argument("--transformers", action="store_true",
+                        help="also time greedy generate() of transformers, plain and assisted, with the same weights")
     common.model_options(parser)
     parser.add_argument("--output", metavar="FILE", help="write the figures to this file, as --json prints them")
     common.json_option(parser)
@@ -34,6 +41,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.recorded:
+        return show(recorded(), args.json)
     output, methods = common.check_output(args.output), suite.chosen(args.methods)
     texts = {workload: [prompt.text for prompt in prompts(workload, args.prompts)] for workload in args.workloads}
     for temperature in args.temperatures:
@@ -46,12 +55,24 @@ def run(args: argparse.Namespace) -> None:
     clear_progress()
     figures = {"environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(),
                "rows": rows}
+    if args.transformers:
+        workload = args.workloads[0]
+        figures["against_transformers"] = [{"workload": workload, **r} for r in against_transformers(
+            target, draft, tokenizer, ids[workload], max_new_tokens=args.max_new_tokens)]
     if output is not None:
         common.write_text(output, json.dumps(figures, indent=2, allow_nan=False) + "\n")
     if args.json:
         common.print_json(figures)
     else:
         print(report(figures))
+
+
+def show(several: list[dict], as_json: bool) -> None:
+    """Recorded figures, each under its provenance."""
+    if as_json:
+        common.print_json(several)
+    else:
+        print("\n\n".join("recorded: " + report(figures) for figures in several) or "no measurement is recorded yet")
 
 
 def progress(args: argparse.Namespace) -> Callable[[str, float, int, str], None] | None:
@@ -84,6 +105,11 @@ def report(figures: dict) -> str:
         lines += ["", f"{workload}, temperature {temperature:g}", common.table(
             ["method", "length", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
             [cells(r) for r in rows])]
+    if rows := figures.get("against_transformers"):
+        lines += ["", f"the same weights in transformers, temperature 0, {rows[0]['workload']}, whole calls", common.table(
+            ["method", "minispec tokens/s", "transformers tokens/s", "ratio", "equal outputs"],
+            [[r["method"], f"{r['tokens_per_second']:.1f}", f"{r['transformers_tokens_per_second']:.1f}",
+              f"{r['ratio']:.2f}", f"{r['equal_outputs']:.0%}"] for r in rows])]
     return "\n".join(lines)
 
 

@@ -113,7 +113,7 @@ class TextStream:
         return text
 
 
-def print_json(value: dict) -> None:
+def print_json(value: dict | list) -> None:
     print(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
 
 

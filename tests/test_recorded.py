@@ -1,0 +1,43 @@
+"""Recorded measurements: found by device, shown with their provenance, and honest where there is none."""
+
+import json
+
+import pytest
+
+from minispec.bench import recorded
+
+ENVIRONMENT = {"device": "A chip", "dtype": "float32", "threads": 2, "torch": "9.9", "python": "3.99",
+               "date": "2026-01-02", "commit": "abc"}
+FIGURES = {"environment": ENVIRONMENT, "passes": {"target_seconds": 0.004, "cost": 0.07, "verify_curve": {"1": 1.0}},
+           "rows": [dict(method="chain-4", workload="code", temperature=0.0, draft_length=4, tokens_per_second=100.0,
+                         ratio_to_plain=1.5, predicted_speedup=1.6, efficiency=0.94, acceptance_rate=0.7,
+                         tokens_per_pass=3.0)]}
+
+
+@pytest.fixture
+def assets(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded, "ASSETS", tmp_path)
+    return tmp_path
+
+
+def test_a_file_is_found_by_its_device(assets):
+    (assets / "bench-cpu-float32.json").write_text(json.dumps(FIGURES))
+    assert recorded.recorded("cpu") == recorded.recorded() == [FIGURES]
+    assert recorded.recorded("cuda") == []
+
+
+def test_bench_shows_recorded_figures_as_recorded(run, assets):
+    assert run("bench", "--recorded")[1] == "no measurement is recorded yet\n"
+    (assets / "bench-cpu-float32.json").write_text(json.dumps(FIGURES))
+    status, out, err = run("bench", "--recorded")
+    assert (status, err) == (0, "")
+    assert out.startswith("recorded: A chip, float32, 2 threads, torch 9.9, python 3.99, 2026-01-02, abc\n")
+    assert "chain-4" in out and "1.50" in out
+    assert json.loads(run("bench", "--recorded", "--json")[1]) == [FIGURES]
+
+
+def test_whatever_ships_has_its_whole_provenance():
+    for figures in recorded.recorded():
+        assert set(figures["environment"]) == set(ENVIRONMENT)
+        assert "dirty" not in figures["environment"]["commit"], "measured on files that nobody can find again"
+        assert recorded.provenance(figures).startswith("recorded: ")
