@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from minispec import GPTConfig, load_pair
+from minispec import GPTConfig, load_pair, speculate
 from minispec.bench import workloads
 from minispec.cli import distill, parser, train
-from minispec.model import load_gpt2, pair
+from minispec.drafters.block import BlockDrafter
+from minispec.model import load_gpt2, load_model, pair
+from minispec.training.block import BlockDistillation
 from minispec.training.data import token_array
 from minispec.training.distill import Distillation
 from minispec.training.own_text import add_text
@@ -25,6 +28,8 @@ def workshop(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(train, "RECIPES", {"target": Recipe("target", config, {"code": 1.0}, schedule)})
     monkeypatch.setattr("minispec.training.distill.DRAFT", Distillation(
         "draft", config, {"code": 1.0, "samples": 0.0}, schedule))
+    monkeypatch.setitem(train.RECIPES, "block", BlockDistillation(
+        "block", config, {"samples": 1.0}, schedule, sample_tokens=1, depths=3))
     (tmp_path / "novel.txt").write_text("".join(p.text for kind in workloads.KINDS for p in workloads.prompts(kind)))
     return tmp_path
 
@@ -42,6 +47,20 @@ def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop
     assert sorted(file.name for file in mine.iterdir()) == [
         "draft.card.json", "draft.safetensors", "target.card.json", "target.safetensors", "tokenizer.json"]
     assert run("generate", "--pair", mine, "--max-new-tokens", 4, "--prompt", "def f(x):")[0] == 0
+
+
+def test_a_block_draft_is_trained_from_a_pair_and_proposes_in_the_loop(run, workshop, folder, monkeypatch):
+    monkeypatch.setattr("minispec.training.distill.sample_pool",
+                        lambda *_: np.random.default_rng(0).integers(0, 500, 4096).astype(np.uint16))
+    status, out, _ = run("train", "--recipe", "block", "--output", workshop / "mine", "--json")
+    card = json.loads(out)
+    assert status == 0 and (card["recipe"], card["depths"]) == ("block", 3)
+    target, draft, _ = load_pair(folder)
+    block = load_model(workshop / "mine" / "block.safetensors")
+    assert block.config.vocab_size == target.config.vocab_size + 1
+    assert len(speculate(target, BlockDrafter(block, 3), [1, 2], max_new_tokens=8).tokens) == 8
+    status, _, err = run("train", "--recipe", "block", "--text", workshop / "novel.txt", "--output", workshop / "mine")
+    assert status == 2 and "--text is for the target" in err
 
 
 def test_own_text_is_stored_where_recipes_look_and_its_end_is_kept_for_validation(workshop, folder):

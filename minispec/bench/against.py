@@ -38,7 +38,8 @@ def against_transformers(target: GPT, draft: GPT, tokenizer: Tokenizer, prompts:
                                                  max_new_tokens=max_new_tokens,
                                                  sampling=Sampling(temperature=0)).tokens}
     theirs = _transformers(target, draft, tokenizer, max_new_tokens, draft_length)
-    sides = {(side, name): decode for side, both in (("ours", ours), ("theirs", theirs)) for name, decode in both.items()}
+    sides = {("ours", name): decode for name, decode in ours.items()}
+    sides |= {("theirs", name): decode for name, decode in theirs.items()}
     seconds, tokens = dict.fromkeys(sides, 0.0), {key: [] for key in sides}
     for decode in sides.values():
         decode(prompts[0])                                       # warm up
@@ -68,8 +69,9 @@ def _transformers(target: GPT, draft: GPT, tokenizer: Tokenizer, max_new_tokens:
     with tempfile.TemporaryDirectory() as folder:
         for name, model in (("target", target), ("draft", draft)):
             export_gpt2(model, tokenizer, Path(folder) / name)
-            models.append(GPT2LMHeadModel.from_pretrained(Path(folder) / name, dtype=model.wte.weight.dtype).to(model.device))
-            models[-1].generation_config.eos_token_id = None     # as ours: no stop before the last token
+            loaded = GPT2LMHeadModel.from_pretrained(Path(folder) / name, dtype=model.wte.weight.dtype)
+            loaded.generation_config.eos_token_id = None         # as ours: no stop before the last token
+            models.append(loaded.to(model.device))
     theirs, assistant = models
     assistant.generation_config.update(num_assistant_tokens=draft_length, num_assistant_tokens_schedule="constant",
                                        assistant_confidence_threshold=0.0)

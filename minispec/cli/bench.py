@@ -103,10 +103,11 @@ def report(figures: dict) -> str:
         "verify curve  " + "  ".join(f"v({k}) = {v:.2f}" for k, v in passes["verify_curve"].items())]
     for (workload, temperature), rows in groupby(figures["rows"], lambda r: (r["workload"], r["temperature"])):
         lines += ["", f"{workload}, temperature {temperature:g}", common.table(
-            ["method", "length", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
+            ["method", "length", "nodes", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
             [cells(r) for r in rows])]
     if rows := figures.get("against_transformers"):
-        lines += ["", f"the same weights in transformers, temperature 0, {rows[0]['workload']}, whole calls", common.table(
+        lines += ["", f"the same weights in transformers, temperature 0, {rows[0]['workload']}, whole calls"]
+        lines += [common.table(
             ["method", "minispec tokens/s", "transformers tokens/s", "ratio", "equal outputs"],
             [[r["method"], f"{r['tokens_per_second']:.1f}", f"{r['transformers_tokens_per_second']:.1f}",
               f"{r['ratio']:.2f}", f"{r['equal_outputs']:.0%}"] for r in rows])]
@@ -115,5 +116,5 @@ def report(figures: dict) -> str:
 
 def cells(r: dict) -> list[str]:
     rate = "-" if r["acceptance_rate"] is None else f"{r['acceptance_rate']:.2f}"
-    return [r["method"], str(r["draft_length"]), f"{r['tokens_per_second']:.1f}", f"{r['ratio_to_plain']:.2f}",
-            f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate, f"{r['tokens_per_pass']:.2f}"]
+    return [r["method"], str(r["draft_length"]), str(r["nodes"]), f"{r['tokens_per_second']:.1f}",
+            f"{r['ratio_to_plain']:.2f}", f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate, f"{r['tokens_per_pass']:.2f}"]

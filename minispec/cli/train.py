@@ -1,4 +1,4 @@
-"""train: a target from scratch, on the project's corpus or on the reader's own text."""
+"""train: a target from scratch, on the project's corpus or on the reader's own text; or a draft of another kind."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from tokenizers import Tokenizer
 from ..model import pair
 from ..model.files import read_tokenizer, save_atomic
 from ..model.gpt import GPT
-from ..training import recipes
+from ..training import block, recipes
 from ..training.own_text import add_text
 from . import common
 
 HELP = "train a target from scratch; an interrupted run goes on where it was"
 EXAMPLE = ("python -m minispec train --output mine\n"
-           "python -m minispec train --text novel.txt --steps 300 --output mine")
-RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET,)}
+           "python -m minispec train --text novel.txt --steps 300 --output mine\n"
+           "python -m minispec train --recipe block --pair mine --output mine")
+RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK)}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--recipe", default="target", choices=tuple(RECIPES), help="default: target")
+    parser.add_argument("--recipe", default="target", choices=tuple(RECIPES),
+                        help="default: target; block: the draft of a pair learns to propose several tokens in one pass")
+    parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
     training_options(parser)
 
 
@@ -44,6 +47,8 @@ def training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.recipe != "target":
+        return run_block(args)
     device, output = common.device_of(args), folder_of(args)
     tokenizer = read_tokenizer(pair.ASSETS / "tokenizer.json")
     recipe = adapt(RECIPES[args.recipe], args)
@@ -56,6 +61,23 @@ def run(args: argparse.Namespace) -> None:
     card = {"recipe": recipe.name, "data": recipe.weights, "steps": recipe.schedule.steps, "seed": recipe.seed,
             **circumstances(model, started)}
     save(output, "target", model, card, tokenizer, args.json)
+
+
+def run_block(args: argparse.Namespace) -> None:
+    """The recipes that start from a pair: today, the block draft."""
+    if args.text is not None:
+        raise ValueError(f"--text is for the target: the recipe {args.recipe} reads what its pair was distilled on")
+    device, output = common.device_of(args), folder_of(args)
+    recipe = adapt(RECIPES[args.recipe], args)
+    if args.pair is not None:                                    # another pair is another run
+        recipe = replace(recipe, name=f"{recipe.name}-{Path(args.pair).resolve().name}")
+    target, draft, tokenizer = pair.load_pair(args.pair, device=device)
+    started = time.perf_counter()
+    with resumable():
+        model = block.distill_block(recipe, draft, target, tokenizer, report=log)
+    card = {"recipe": recipe.name, "data": recipe.weights, "loss": recipe.loss, "depths": recipe.depths,
+            "steps": recipe.schedule.steps, "seed": recipe.seed, **circumstances(model, started)}
+    save(output, "block", model, card, tokenizer, args.json)
 
 
 # --- shared with distill ----------------------------------------------------------------------------------------------

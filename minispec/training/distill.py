@@ -90,6 +90,14 @@ def mean_acceptance(draft: GPT, target: GPT, data: Mixture, batches: int = 2, si
     return total / batches
 
 
+def training_data(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Callable[[str], None]) -> Mixture:
+    """The recipe's mixture of text and of the target's own continuations."""
+    arrays = {kind: token_array(tokenizer, kind, "train") for kind in recipe.weights if kind != "samples"}
+    if recipe.weights.get("samples"):
+        arrays["samples"] = sample_pool(recipe, target, tokenizer, report)
+    return Mixture(arrays, recipe.weights)
+
+
 def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> GPT:
     """Train the recipe's draft against `target`, from scratch or on from its checkpoint in the cache folder."""
     if recipe.loss not in losses.DISTILL:
@@ -97,9 +105,6 @@ def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Cal
     torch.manual_seed(recipe.seed)
     draft = GPT(recipe.config).to(target.device)
     text = {kind: share for kind, share in recipe.weights.items() if kind != "samples"}
-    arrays = {kind: token_array(tokenizer, kind, "train") for kind in text}
-    if recipe.weights.get("samples"):
-        arrays["samples"] = sample_pool(recipe, target, tokenizer, report)
     validation, length = mixture(tokenizer, text, "validation"), min(256, recipe.config.context)
     acceptance_now = lambda: mean_acceptance(draft, target, validation, length=length)
 
@@ -110,7 +115,7 @@ def distill(recipe: Distillation, target: GPT, tokenizer: Tokenizer, report: Cal
         loss = losses.DISTILL[recipe.loss](draft(inputs), target_logits, min(1.0, progress / recipe.anneal_until))
         return loss.mean()
 
-    fit(draft, loss_of, Mixture(arrays, recipe.weights), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
-        seed=recipe.seed, report=report, autocast=fast_dtype(target.device),
+    fit(draft, loss_of, training_data(recipe, target, tokenizer, report), recipe.schedule,
+        cache_dir() / f"{recipe.name}.pt", seed=recipe.seed, report=report, autocast=fast_dtype(target.device),
         evaluate=lambda: f"mean acceptance on validation text {acceptance_now():.3f}")
     return draft

@@ -25,7 +25,7 @@ class Recipe:
 
 
 TARGET = Recipe("target", GPTConfig(n_layer=8, n_head=6, n_embd=384, context=512),
-                {"code": 0.70, "docs": 0.10, "agent": 0.11, "records": 0.09}, Schedule(steps=1800, short_until=0.8))
+                {"code": 0.70, "docs": 0.10, "agent": 0.11, "records": 0.09}, Schedule(steps=1200, short_until=0.8))
 
 
 def mixture(tokenizer: Tokenizer, weights: dict[str, float], split: str) -> Mixture:
