@@ -41,9 +41,10 @@ def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop
     status, out, err = run("train", "--text", workshop / "novel.txt", "--steps", 2, "--output", mine, "--json")
     card = json.loads(out)
     assert status == 0 and card["steps"] == 2 and card["data"] == {kind: 1.0} and "step 2/2" in err
-    status, *_ = run("distill", "--target", mine / "target.safetensors", "--text", workshop / "novel.txt",
-                     "--loss", "kl", "--output", mine)
-    assert status == 0
+    assert card["tokens_read"] == 128 and card["minutes"] >= 0 and 5 < card["held_out_nats_per_token"][kind] < 8
+    status, out, _ = run("distill", "--target", mine / "target.safetensors", "--text", workshop / "novel.txt",
+                         "--loss", "kl", "--output", mine, "--json")
+    assert status == 0 and 0 < json.loads(out)["held_out_mean_acceptance"][kind] < 1
     assert sorted(file.name for file in mine.iterdir()) == [
         "draft.card.json", "draft.safetensors", "target.card.json", "target.safetensors", "tokenizer.json"]
     assert run("generate", "--pair", mine, "--max-new-tokens", 4, "--prompt", "def f(x):")[0] == 0

@@ -229,7 +229,7 @@ def test_a_failed_save_keeps_the_old_checkpoint(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full_disk)
     with pytest.raises(OSError):
-        train.save_checkpoint(path, GPT(CONFIG), [], 1, 1)
+        train.save_checkpoint(path, GPT(CONFIG), [], 1, 1, 0.0)
     assert path.read_bytes() == old and {p.name for p in tmp_path.iterdir()} == {"run.pt", before_fall(path).name}
 
 
@@ -281,3 +281,11 @@ def test_an_unknown_loss_is_refused_by_name():
     recipe = distill.Distillation("d", CONFIG, {"code": 1.0}, SHORT, loss="mse")
     with pytest.raises(ValueError, match="unknown loss 'mse': choose from kl"):
         distill.distill(recipe, GPT(CONFIG), None)
+
+
+def test_seconds_are_counted_over_all_sittings(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "a.pt", stop_after=5)
+    run(tmp_path / "a.pt")
+    whole = train.seconds_spent(tmp_path / "a.pt")
+    assert whole > train.seconds_spent(train.before_fall(tmp_path / "a.pt")) > 0

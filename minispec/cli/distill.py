@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from ..model import pair
 from ..model.files import read_tokenizer
-from ..training import distill, losses
+from ..training import distill, losses, recipes
+from ..training.corpus import KINDS
 from ..training.own_text import add_text
 from . import common, train
 
@@ -35,11 +35,14 @@ def run(args: argparse.Namespace) -> None:
         kind, samples = add_text(tokenizer, args.text), recipe.weights["samples"]
         recipe = replace(recipe, weights={kind: 1 - samples, "samples": samples})
     recipe = replace(recipe, loss=args.loss, name=run_name(recipe, args, file))
-    started = time.perf_counter()
     with train.resumable():
         draft = distill.distill(recipe, target, tokenizer, report=train.log)
+    kinds = KINDS if args.text is None else [kind for kind in recipe.weights if kind != "samples"]
+    unread = recipes.held_out(tokenizer, kinds)
+    alpha = {kind: round(distill.mean_acceptance(draft, target, data, batches=16), 3) for kind, data in unread.items()}
     card = {"recipe": recipe.name, "target": file.name, "data": recipe.weights, "loss": recipe.loss,
-            "steps": recipe.schedule.steps, "seed": recipe.seed, **train.circumstances(draft, started)}
+            "sample_tokens": recipe.sample_tokens, **train.circumstances(draft, recipe),
+            "held_out_mean_acceptance": alpha}
     train.save(output, "draft", draft, card, tokenizer, args.json)
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime, timezone
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 
+from ..bench.timing import environment
 from ..model import pair
 from ..model.files import read_tokenizer, save_atomic
 from ..model.gpt import GPT
 from ..training import block, recipes
+from ..training.data import cache_dir
 from ..training.own_text import add_text
+from ..training.train import fast_dtype, seconds_spent
 from . import common
 
 HELP = "train a target from scratch; an interrupted run goes on where it was"
@@ -55,11 +55,12 @@ def run(args: argparse.Namespace) -> None:
     if args.text is not None:
         kind = add_text(tokenizer, args.text)
         recipe = replace(recipe, name=f"{recipe.name}-{kind}", weights={kind: 1.0})
-    started = time.perf_counter()
     with resumable(), torch.device(device):
         model = recipes.train(recipe, tokenizer, report=log)
-    card = {"recipe": recipe.name, "data": recipe.weights, "steps": recipe.schedule.steps, "seed": recipe.seed,
-            **circumstances(model, started)}
+    unread = recipes.held_out(tokenizer, recipe.weights)
+    losses = {kind: round(recipes.text_loss(model, data, batches=16), 3) for kind, data in unread.items()}
+    card = {"recipe": recipe.name, "data": recipe.weights, **circumstances(model, recipe),
+            "held_out_nats_per_token": losses}
     save(output, "target", model, card, tokenizer, args.json)
 
 
@@ -72,11 +73,10 @@ def run_block(args: argparse.Namespace) -> None:
     if args.pair is not None:                                    # another pair is another run
         recipe = replace(recipe, name=f"{recipe.name}-{Path(args.pair).resolve().name}")
     target, draft, tokenizer = pair.load_pair(args.pair, device=device)
-    started = time.perf_counter()
     with resumable():
         model = block.distill_block(recipe, draft, target, tokenizer, report=log)
     card = {"recipe": recipe.name, "data": recipe.weights, "loss": recipe.loss, "depths": recipe.depths,
-            "steps": recipe.schedule.steps, "seed": recipe.seed, **circumstances(model, started)}
+            **circumstances(model, recipe)}
     save(output, "block", model, card, tokenizer, args.json)
 
 
@@ -112,11 +112,13 @@ def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def circumstances(model: GPT, started: float) -> dict:
-    """What a card says of every run. minutes: of this call, so less than the whole where a run was resumed."""
-    return {"parameters": model.num_params(), "minutes": round((time.perf_counter() - started) / 60, 1),
-            "device": model.device.type, "torch": torch.__version__, "python": platform.python_version(),
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d")}
+def circumstances(model: GPT, recipe) -> dict:
+    """What a card says of every run. minutes: all sittings together, as the checkpoint counts them."""
+    checkpoint, schedule = cache_dir() / f"{recipe.name}.pt", recipe.schedule
+    return {"architecture": asdict(model.config), "parameters": model.num_params(), "steps": schedule.steps,
+            "tokens_read": schedule.steps * schedule.batch_tokens, "seed": recipe.seed,
+            "minutes": round(seconds_spent(checkpoint) / 60, 1), **environment(model.device, fast_dtype(model.device)
+                                                                              or torch.float32)}
 
 
 def save(folder: Path, role: str, model: GPT, card: dict, tokenizer: Tokenizer, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from ..model.gpt import GPT, GPTConfig
 from . import losses
+from .corpus import KINDS
 from .data import Mixture, cache_dir, token_array
 from .train import Schedule, fast_dtype, fit
 
@@ -30,6 +31,11 @@ TARGET = Recipe("target", GPTConfig(n_layer=8, n_head=6, n_embd=384, context=512
 
 def mixture(tokenizer: Tokenizer, weights: dict[str, float], split: str) -> Mixture:
     return Mixture({kind: token_array(tokenizer, kind, split) for kind in weights}, weights)
+
+
+def held_out(tokenizer: Tokenizer, kinds: Iterable[str]) -> dict[str, Mixture]:
+    """{kind: text of that kind that no recipe reads}. Of the reader's own text that is the part kept for validation."""
+    return {kind: mixture(tokenizer, {kind: 1.0}, "held-out" if kind in KINDS else "validation") for kind in kinds}
 
 
 @torch.no_grad()

@@ -71,14 +71,18 @@ def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
     return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
 
 
-def save_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer], step: int, steps: int) -> None:
-    state = {"model": model.state_dict(), "optims": [o.state_dict() for o in optims], "step": step, "steps": steps}
+def save_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer], step: int, steps: int,
+                    seconds: float) -> None:
+    """seconds: spent on this run so far, earlier sittings included."""
+    state = {"model": model.state_dict(), "optims": [o.state_dict() for o in optims], "step": step, "steps": steps,
+             "seconds": seconds}
     save_atomic(path, lambda part: torch.save(state, part))
 
 
-def resume(path: Path, schedule: Schedule, model: GPT, optims: list[torch.optim.Optimizer]) -> int:
-    """Restore a run in place and return its next step: from `path` if that run had the same length, else from before
-    its fall, else 0. Raises ValueError if a file is truncated or of another model."""
+def resume(path: Path, schedule: Schedule, model: GPT, optims: list[torch.optim.Optimizer],
+           ) -> tuple[int, float]:
+    """Restore a run in place -> its next step, and the seconds spent on it: from `path` if that run had the same length,
+    else from before its fall, else (0, 0). Raises ValueError if a file is truncated or of another model."""
     for file in (path, before_fall(path)):
         if file.exists():
             try:
@@ -88,11 +92,16 @@ def resume(path: Path, schedule: Schedule, model: GPT, optims: list[torch.optim.
                 model.load_state_dict(state["model"])
                 for optim, saved in zip(optims, state["optims"], strict=True):
                     optim.load_state_dict(saved)
-                return state["step"]
+                return state["step"], state.get("seconds", 0.0)
             except Exception as error:
                 raise ValueError(f"cannot resume from {file.name}: it is truncated, no checkpoint, or of another model "
                                  f"({type(error).__name__}). Delete it to start afresh.") from error
-    return 0
+    return 0, 0.0
+
+
+def seconds_spent(path: Path) -> float:
+    """Seconds of training behind a checkpoint, all sittings together."""
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=True).get("seconds", 0.0)
 
 
 def before_fall(path: Path) -> Path:
@@ -107,7 +116,7 @@ def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, s
     loss_of(batch (B, T + 1) int64, progress in [0, 1]) -> scalar. Resumes from `checkpoint` if it exists.
     """
     optims = optimisers(model, schedule.learning_rate)
-    first = resume(checkpoint, schedule, model, optims)
+    first, earlier = resume(checkpoint, schedule, model, optims)
     started, recent = time.perf_counter(), []
     model.train()
     for step in range(first, schedule.steps):
@@ -130,7 +139,7 @@ def fit(model: GPT, loss_of: Callable[[Tensor, float], Tensor], data: Mixture, s
                    f"{schedule.batch_tokens / each:,.0f} tokens/s  ETA {each * (schedule.steps - done) / 60:.1f} min")
         if done % save_every == 0 or done == schedule.steps:
             path = checkpoint if schedule.falls(done) else before_fall(checkpoint)
-            save_checkpoint(path, model, optims, done, schedule.steps)
+            save_checkpoint(path, model, optims, done, schedule.steps, earlier + time.perf_counter() - started)
             if evaluate is not None and done % (4 * save_every) == 0:
                 report(f"step {done}/{schedule.steps}  {evaluate()}")
     model.eval()
