@@ -32,13 +32,13 @@ class Distillation:
     weights: dict[str, float]          # shares of corpus kinds; "samples" are the target's own continuations
     schedule: Schedule
     loss: str = "kl-tv"                # a key of losses.DISTILL
-    sample_tokens: int = 200_000       # size of the pool of continuations
+    sample_tokens: int = 300_000       # size of the pool of continuations
     anneal_until: float = 0.8          # share of the steps after which the annealed loss is all TV
     seed: int = 0
 
 
 DRAFT = Distillation("draft", GPTConfig(n_layer=2, n_head=4, n_embd=256, context=512),
-                     {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=360, short_until=0.85))
+                     {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=600, short_until=0.85))
 
 
 @torch.inference_mode()
