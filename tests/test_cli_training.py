@@ -10,10 +10,13 @@ from minispec import GPTConfig, load_pair, speculate
 from minispec.bench import workloads
 from minispec.cli import distill, parser, train
 from minispec.drafters.block import BlockDrafter
+from minispec.drafters.heads import HeadsDrafter, load_heads
 from minispec.model import load_gpt2, load_model, pair
+from minispec.model.listening import Listening
 from minispec.training.block import BlockDistillation
 from minispec.training.data import token_array
 from minispec.training.distill import Distillation
+from minispec.training.heads import HeadsDistillation
 from minispec.training.own_text import add_text
 from minispec.training.recipes import Recipe
 from minispec.training.train import Schedule
@@ -30,6 +33,8 @@ def workshop(tmp_path, folder, monkeypatch):
         "draft", config, {"code": 1.0, "samples": 0.0}, schedule))
     monkeypatch.setitem(train.RECIPES, "block", BlockDistillation(
         "block", config, {"samples": 1.0}, schedule, sample_tokens=1, depths=3))
+    monkeypatch.setitem(train.RECIPES, "heads", HeadsDistillation(
+        "heads", config, {"samples": 1.0}, schedule, loss="kl", sample_tokens=1, heads=2))
     (tmp_path / "novel.txt").write_text("".join(p.text for kind in workloads.KINDS for p in workloads.prompts(kind)))
     return tmp_path
 
@@ -50,9 +55,14 @@ def test_train_and_distill_on_own_text_make_a_pair_that_speculates(run, workshop
     assert run("generate", "--pair", mine, "--max-new-tokens", 4, "--prompt", "def f(x):")[0] == 0
 
 
-def test_a_block_draft_is_trained_from_a_pair_and_proposes_in_the_loop(run, workshop, folder, monkeypatch):
+@pytest.fixture
+def samples(monkeypatch):
+    """What a target would have written."""
     monkeypatch.setattr("minispec.training.distill.sample_pool",
                         lambda *_: np.random.default_rng(0).integers(0, 500, 4096).astype(np.uint16))
+
+
+def test_a_block_draft_is_trained_from_a_pair_and_proposes_in_the_loop(run, workshop, folder, samples):
     status, out, _ = run("train", "--recipe", "block", "--output", workshop / "mine", "--json")
     card = json.loads(out)
     assert status == 0 and (card["recipe"], card["depths"]) == ("block", 3)
@@ -60,7 +70,18 @@ def test_a_block_draft_is_trained_from_a_pair_and_proposes_in_the_loop(run, work
     block = load_model(workshop / "mine" / "block.safetensors")
     assert block.config.vocab_size == target.config.vocab_size + 1
     assert len(speculate(target, BlockDrafter(block, 3), [1, 2], max_new_tokens=8).tokens) == 8
-    status, _, err = run("train", "--recipe", "block", "--text", workshop / "novel.txt", "--output", workshop / "mine")
+
+
+def test_heads_are_trained_from_a_pair_and_propose_in_the_loop(run, workshop, folder, samples):
+    status, out, _ = run("train", "--recipe", "heads", "--pair", folder, "--output", workshop / "mine", "--json")
+    assert status == 0 and json.loads(out)["architecture"] == {"heads": 2, "n_embd": 16}
+    heads, target = load_heads(workshop / "mine" / "heads.safetensors"), Listening(load_pair(folder)[0])
+    assert all(head.weight.any() for head in heads.h), "they learned something"
+    assert len(speculate(target, HeadsDrafter(target, heads), [1, 2], max_new_tokens=8).tokens) == 8
+
+
+def test_recipes_that_start_from_a_pair_take_no_text(run, workshop):
+    status, _, err = run("train", "--recipe", "heads", "--text", workshop / "novel.txt", "--output", workshop / "mine")
     assert status == 2 and "--text is for the target" in err
 
 

@@ -16,7 +16,7 @@ from ..bench.timing import environment
 from ..model import pair
 from ..model.files import read_tokenizer, save_atomic
 from ..model.gpt import GPT
-from ..training import block, recipes
+from ..training import block, heads, recipes
 from ..training.data import cache_dir
 from ..training.own_text import add_text
 from ..training.train import fast_dtype, seconds_spent
@@ -26,12 +26,13 @@ HELP = "train a target from scratch; an interrupted run goes on where it was"
 EXAMPLE = ("python -m minispec train --output mine\n"
            "python -m minispec train --text novel.txt --steps 300 --output mine\n"
            "python -m minispec train --recipe block --pair mine --output mine")
-RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK)}
+RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK, heads.HEADS)}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="target", choices=tuple(RECIPES),
-                        help="default: target; block: the draft of a pair learns to propose several tokens in one pass")
+                        help="default: target. From a pair: block, its draft learns to propose several tokens in one pass; "
+                             "heads, its target learns to guess several tokens ahead")
     parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
     training_options(parser)
 
@@ -48,7 +49,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if args.recipe != "target":
-        return run_block(args)
+        return run_from_pair(args)
     device, output = common.device_of(args), folder_of(args)
     tokenizer = read_tokenizer(pair.ASSETS / "tokenizer.json")
     recipe = adapt(RECIPES[args.recipe], args)
@@ -64,8 +65,8 @@ def run(args: argparse.Namespace) -> None:
     save(output, "target", model, card, tokenizer, args.json)
 
 
-def run_block(args: argparse.Namespace) -> None:
-    """The recipes that start from a pair: today, the block draft."""
+def run_from_pair(args: argparse.Namespace) -> None:
+    """The recipes that start from a pair: drafts of other kinds."""
     if args.text is not None:
         raise ValueError(f"--text is for the target: the recipe {args.recipe} reads what its pair was distilled on")
     device, output = common.device_of(args), folder_of(args)
@@ -74,10 +75,12 @@ def run_block(args: argparse.Namespace) -> None:
         recipe = replace(recipe, name=f"{recipe.name}-{Path(args.pair).resolve().name}")
     target, draft, tokenizer = pair.load_pair(args.pair, device=device)
     with resumable():
-        model = block.distill_block(recipe, draft, target, tokenizer, report=log)
-    card = {"recipe": recipe.name, "data": recipe.weights, "loss": recipe.loss, "depths": recipe.depths,
-            **circumstances(model, recipe)}
-    save(output, "block", model, card, tokenizer, args.json)
+        if args.recipe == "block":
+            model, own = block.distill_block(recipe, draft, target, tokenizer, report=log), {"depths": recipe.depths}
+        else:
+            model, own = heads.distill_heads(recipe, target, tokenizer, report=log), {"head_weight": recipe.weight}
+    card = {"recipe": recipe.name, "data": recipe.weights, "loss": recipe.loss, **own, **circumstances(model, recipe)}
+    save(output, args.recipe, model, card, tokenizer, args.json)
 
 
 # --- shared with distill ----------------------------------------------------------------------------------------------

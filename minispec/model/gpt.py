@@ -157,6 +157,11 @@ class GPT(nn.Module):
         Raises ValueError where the length does not fit the context or the cache. Token ids are not looked at: on a
         GPU that would cost a wait in every pass, so the decoding loop checks the prompt once.
         """
+        return self.unembed(self.hidden(tokens, cache, positions=positions, mask=mask))          # (B, T, V)
+
+    def hidden(self, tokens: Tensor, cache: KVCache | None = None, *, positions: Tensor | None = None,
+               mask: Tensor | None = None) -> Tensor:
+        """A whole pass but for the head: as `forward`, up to the residual stream (B, T, C) after the last layer."""
         B, T = tokens.shape
         past = cache.length if cache is not None else 0
         if positions is None:
@@ -167,7 +172,7 @@ class GPT(nn.Module):
         x = self.run_layers(x, cache=cache, mask=mask)                               # (B, T, C)
         if cache is not None:
             cache.advance(T)
-        return self.unembed(x)                                                       # (B, T, V)
+        return x
 
     def new_cache(self, capacity: int | None = None, batch: int = 1) -> KVCache:
         """An empty cache for this model, `capacity` positions long (default: the context)."""

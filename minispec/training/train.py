@@ -68,7 +68,8 @@ def optimisers(model: GPT, rate: float) -> list[torch.optim.Optimizer]:
     matrices = [p for p in model.h.parameters() if p.ndim == 2]
     ids = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in ids]
-    return [Muon(matrices, lr=rate), torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
+    adam = [torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)] if others else []
+    return [Muon(matrices, lr=rate), *adam]
 
 
 def save_checkpoint(path: Path, model: GPT, optims: list[torch.optim.Optimizer], step: int, steps: int,
