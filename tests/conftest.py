@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from browser import Browser
 
 from minispec import GPT, GPTConfig
 from minispec.bench import workloads
@@ -42,3 +43,10 @@ def quick_passes(monkeypatch):
 
     measure = bench.measure_passes
     monkeypatch.setattr(bench, "measure_passes", lambda target, draft: measure(target, draft, widths=(3,), repeats=1))
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """A headless Chromium with an empty page; see browser.py."""
+    with Browser(tmp_path / "profile") as opened:
+        yield opened

@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import bench, check, demo, distill, export, generate, train
+from . import bench, check, demo, distill, export, generate, lessons, player, train
 
 COMMANDS = {"demo": demo, "generate": generate, "bench": bench, "check": check, "train": train, "distill": distill,
-            "export": export}
+            "export": export, "lessons": lessons, "player": player}
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from itertools import groupby
 
+from ..analysis.rounding import width_gap
 from ..bench import suite
 from ..bench.against import against_transformers
 from ..bench.recorded import recorded
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
+from ..model.gpt import GPT
 from ..training.corpus import KINDS
 from . import common
 
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
                      max_new_tokens=args.max_new_tokens, seed=args.seed, on_generation=progress(args))
     clear_progress()
     figures = {"environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(),
-               "rows": rows}
+               "rounding": rounding(target, ids[args.workloads[0]][0]), "rows": rows}
     if args.transformers:
         workload = args.workloads[0]
         figures["against_transformers"] = [{"workload": workload, **r} for r in against_transformers(
@@ -65,6 +67,12 @@ def run(args: argparse.Namespace) -> None:
         common.print_json(figures)
     else:
         print(report(figures))
+
+
+def rounding(target: GPT, ids: list[int]) -> dict:
+    """What greedy choices may hang on: how far passes over several tokens and over one differ, on a prompt's start."""
+    width = min(8, len(ids))
+    return {"width": width, "largest_logit_difference": width_gap(target, ids[:64], width)}
 
 
 def show(several: list[dict], as_json: bool) -> None:
@@ -101,6 +109,9 @@ def report(figures: dict) -> str:
         "decoding time only: the prefill is not in it. One-token target pass {:.2f} ms, draft pass c = {:.3f}".format(
             1000 * passes["target_seconds"], passes["cost"]),
         "verify curve  " + "  ".join(f"v({k}) = {v:.2f}" for k, v in passes["verify_curve"].items())]
+    if found := figures.get("rounding"):
+        lines.append("logits of passes over 1 and over {width} tokens differ by up to {largest_logit_difference:.1e}: "
+                     "greedy choices closer than that may fall differently".format(**found))
     for (workload, temperature), rows in groupby(figures["rows"], lambda r: (r["workload"], r["temperature"])):
         lines += ["", f"{workload}, temperature {temperature:g}", common.table(
             ["method", "length", "nodes", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
@@ -117,4 +128,5 @@ def report(figures: dict) -> str:
 def cells(r: dict) -> list[str]:
     rate = "-" if r["acceptance_rate"] is None else f"{r['acceptance_rate']:.2f}"
     return [r["method"], str(r["draft_length"]), str(r["nodes"]), f"{r['tokens_per_second']:.1f}",
-            f"{r['ratio_to_plain']:.2f}", f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate, f"{r['tokens_per_pass']:.2f}"]
+            f"{r['ratio_to_plain']:.2f}", f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate,
+            f"{r['tokens_per_pass']:.2f}"]

@@ -124,6 +124,14 @@ def check_output(path: str | None) -> Path | None:
     return None if path is None else Path(path)
 
 
+def read_text(path: str) -> str:
+    """Raises ValueError, naming the file, if it is not UTF-8 text."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+
+
 def write_text(path: Path, text: str) -> None:
     """All of it or nothing: an interrupted command leaves the old file."""
     save_atomic(path, lambda part: part.write_text(text, encoding="utf-8"))

@@ -21,7 +21,7 @@ from ..decoding.request import check_request
 from ..drafters import LMDrafter
 from ..model.gpt import GPT
 from . import common
-from .ribbon import GIVEN, Ribbon, provenance
+from .ribbon import BONUS, GIVEN, Ribbon
 
 HELP = "stream a completion, show where each token came from, and the speedup over plain decoding"
 EXAMPLE = "python -m minispec demo\npython -m minispec demo --temperature 0.8 --length 3 --prompt 'def fibonacci(n):'"
@@ -68,8 +68,8 @@ def stream(target: GPT, drafter: LMDrafter, tokenizer: Tokenizer, ids: Sequence[
     ribbon.write(GIVEN, text)
 
     def show(r: Round) -> None:
-        for kind, token in provenance(r):
-            ribbon.write(kind, pieces.feed(token))
+        for token, role in r.provenance():
+            ribbon.write(BONUS if role == "target" else role, pieces.feed(token))        # nothing proposed, nothing lost
 
     speculate(target, drafter, ids, dice=SeededDice(args.seed), on_round=show, **request)
     ribbon.write(GIVEN, pieces.rest())

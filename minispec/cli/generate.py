@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..analysis.metrics import metrics
 from ..decoding import Generation, Round, SeededDice, generate, speculate
@@ -55,12 +54,14 @@ def read_prompt(args: argparse.Namespace) -> str:
     """The prompt from the option, the file, or standard input. Raises ValueError if there is none, or it is no text."""
     if args.prompt is not None:
         return args.prompt
-    if args.file is None and sys.stdin.isatty():
+    if args.file is not None:
+        return common.read_text(args.file)
+    if sys.stdin.isatty():
         raise ValueError("nothing to complete: give --prompt TEXT, --file FILE, or a text on standard input")
     try:
-        return sys.stdin.read() if args.file is None else Path(args.file).read_text(encoding="utf-8")
+        return sys.stdin.read()
     except UnicodeDecodeError:
-        raise ValueError(f"{args.file or 'standard input'} is not UTF-8 text") from None
+        raise ValueError("standard input is not UTF-8 text") from None
 
 
 def figures(done: Generation) -> dict:

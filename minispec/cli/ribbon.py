@@ -14,12 +14,10 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
 from typing import TextIO
 
-from ..decoding.trace import Round
-
-ACCEPTED, CORRECTED, BONUS, GIVEN = "accepted", "corrected", "bonus", "given"      # GIVEN: the prompt
+ACCEPTED, CORRECTED, BONUS = "accepted", "correction", "bonus"                     # as in Round.provenance
+GIVEN = "given"                                                                    # the prompt
 STYLE = {ACCEPTED: "38;5;36", CORRECTED: "1;4;38;5;175", BONUS: "1;38;5;74", GIVEN: "2"}
 GLYPHS = {ACCEPTED: "✓", CORRECTED: "↻", BONUS: "★"}
 PLAIN_GLYPHS = {ACCEPTED: "+", CORRECTED: "~", BONUS: "*"}                         # where the encoding lacks those
@@ -40,12 +38,6 @@ def glyphs_for(out: TextIO) -> dict[str, str]:
         return GLYPHS
     except UnicodeEncodeError:
         return PLAIN_GLYPHS
-
-
-def provenance(r: Round) -> Iterator[tuple[str, int]]:
-    """(kind, token) of each token a round emitted."""
-    for k, token in enumerate(r.emitted):
-        yield ACCEPTED if k < len(r.path) else BONUS if r.bonus else CORRECTED, token
 
 
 def columns(char: str) -> int:

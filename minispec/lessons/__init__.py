@@ -1,7 +1,7 @@
 """How it is taught: checks for the exercises, quiz questions, and the tools that keep the notebooks executed and clean.
 
-In a notebook: `from minispec.lessons import Quiz, check, source`. `Quiz` is imported when it is first asked for, since it
-needs ipywidgets.
+In a notebook: `from minispec.lessons import Quiz, check, source`. `Quiz` is imported when it is first asked for, since
+it needs ipywidgets.
 """
 
 from . import check

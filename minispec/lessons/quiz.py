@@ -32,7 +32,8 @@ class Quiz(ipywidgets.VBox):
         self.feedback = ipywidgets.HTML()
         self.button.on_click(lambda button: self.check())
         self.choice.observe(lambda change: setattr(self.feedback, "value", ""), "value")
-        super().__init__([ipywidgets.HTML(f"<p><b>{escape(question)}</b></p>"), self.choice, self.button, self.feedback])
+        asked = ipywidgets.HTML(f"<p><b>{escape(question)}</b></p>")
+        super().__init__([asked, self.choice, self.button, self.feedback])
 
     def check(self) -> None:
         """Judge the chosen option, in the line below the button."""

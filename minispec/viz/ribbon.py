@@ -18,13 +18,6 @@ HEIGHT, ROW = 46, 76                                     # of a chip; of a line 
 WORDS = {"accepted": "accepted", "correction": "correction", "bonus": "bonus", "target": "nothing drafted"}
 
 
-def provenance(r: Round) -> list[tuple[int, str]]:
-    """(token, role) for each emitted token of a round. "target": nothing had been proposed at all (plain decoding)."""
-    own = "target" if not r.tokens else "bonus" if r.bonus else "correction"
-    roles = ["accepted"] * len(r.path) + [own]
-    return list(zip(r.emitted, roles))                   # the shorter one, `emitted`, ends it: a cut hides the rest
-
-
 def ribbon(trace: Trace, decode: Decode, width: float = draw.WIDTH) -> str:
     """All generated tokens of a trace, in lines as long as the figure is wide."""
     lines = layout(trace.rounds, decode, width - 20)
@@ -41,7 +34,7 @@ def ribbon(trace: Trace, decode: Decode, width: float = draw.WIDTH) -> str:
 
 
 def count_roles(rounds: Sequence[Round]) -> dict[str, int]:
-    roles = [role for r in rounds for _, role in provenance(r)]
+    roles = [role for r in rounds for _, role in r.provenance()]
     return {role: roles.count(role) for role in WORDS}
 
 
@@ -51,7 +44,7 @@ def layout(rounds: Sequence[Round], decode: Decode, room: float, first: int = 1)
     """
     lines, x = [[]], 0.0
     for number, r in enumerate(rounds, first):
-        for k, (token, role) in enumerate(provenance(r)):
+        for k, (token, role) in enumerate(r.provenance()):
             label = draw.visible(decode([token]))
             w = chip_width(label)
             if x and x + w + 6 > room:
@@ -73,4 +66,4 @@ def chip_width(label: str) -> float:
 
 def round_width(r: Round, decode: Decode) -> float:
     """The room a round takes in a line of the ribbon."""
-    return 6 + sum(chip_width(draw.visible(decode([token]))) + 4 for token, _ in provenance(r))
+    return 6 + sum(chip_width(draw.visible(decode([token]))) + 4 for token, _ in r.provenance())

@@ -12,7 +12,7 @@ from . import svg as draw
 from .cache_grid import Window, window
 from .cache_states import STEPS, fates
 from .dart import throws
-from .ribbon import HEIGHT, Decode, chip_width, provenance
+from .ribbon import HEIGHT, Decode, chip_width
 from .tree_view import leaves, tree_drawing
 
 LINE = 24                                                # height of a line of numbers
@@ -104,7 +104,7 @@ def probability(entries: dict[int, float], token: int) -> str:
 def emitted(r: Round, decode: Decode, y: float) -> list[str]:
     """What the round hands to the reader: each token above its slot for a chain, side by side for a tree."""
     parts, view, x = [draw.text(10, y + 28, "emitted", bold=True)], window(r), 116.0
-    for k, (token, role) in enumerate(provenance(r)):
+    for k, (token, role) in enumerate(r.provenance()):
         label = draw.visible(decode([token]))
         wide = view.wide - 2 if r.tree.is_chain else chip_width(label)
         x = view.x(r.context + k) + 1 if r.tree.is_chain else x

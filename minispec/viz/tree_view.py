@@ -100,16 +100,16 @@ def mask_drawing(tree: TokenTree, labels: Sequence[str], tall: float, base: int,
     parts = [draw.text(x0 + size / 2, -8, "past", draw.SMALL, "middle", fill=draw.MUTED) if size > 24 else "",
              draw.text(x0 + size * (rows + 1) + 38, -8, "position", draw.SMALL, "middle", bold=True)]
     for r in range(rows):
-        y = r * size
+        y, lit = r * size, node is not None and r == node + 1
         words = draw.fit(labels[r], 66, draw.SMALL, mono=True)
         if r % every == 0:
-            parts += [draw.text(x0 + size * (r + 1.5), -8, str(r), draw.SMALL, "middle", bold=r == (node or 0) + 1),
+            parts += [draw.text(x0 + size * (r + 1.5), -8, str(r), draw.SMALL, "middle", bold=lit),
                       draw.text(22, y + size / 2 + 5, str(r), draw.SMALL, "end", bold=True),
                       draw.text(x0 - 8, y + size / 2 + 5, words, draw.SMALL, "end", mono=True),
                       draw.text(x0 + size * (rows + 1) + 38, y + size / 2 + 5, str(positions[r]), 14, "middle",
-                                bold=node is not None and r == node + 1)]
+                                bold=lit)]
         for c, seen in enumerate([True, *mask[r]]):
-            x, lit = x0 + c * size, node is not None and r == node + 1
+            x = x0 + c * size
             fill = draw.PAPER if not seen else draw.ROLES["bonus"].colour if lit else draw.ROLES["target"].tint
             title = f"row {r} attends to " + ("all that is committed" if c == 0 else f"row {c - 1}") if seen else ""
             parts.append(draw.rect(x, y, size, size, fill, draw.GRID, width=1, title=title))
