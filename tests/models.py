@@ -109,3 +109,13 @@ class FixedTree:
 
     def cache_length(self):
         return None
+
+
+def assert_like_a_fresh_prefill(model, cache: KVCache, ids: Sequence[int]) -> None:
+    """The cache is shorter than the committed tokens, and holds just what reading them anew would write."""
+    assert cache.length < len(ids)
+    fresh = model.new_cache()
+    with torch.no_grad():
+        model(torch.tensor([ids[:cache.length]]), fresh)
+    for mine, new in zip(cache.keys + cache.values, fresh.keys + fresh.values):
+        torch.testing.assert_close(mine[:, :, :cache.length], new[:, :, :cache.length], rtol=0, atol=1e-10)

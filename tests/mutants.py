@@ -6,7 +6,7 @@ names the check in test_mutants.py that fails on it.
 
 Some rows of A to D have no mutant. Misconceptions, not faults: A9 A10 A22 A23 A29 D12. Features that are not here
 (penalties, stop strings, batches, rotating and recurrent caches): A20 A26 A27 A30 B8 C9 C10 C18 D10 D11 D15. The rest
-have tests without a one-line fault to plant: A21 A24 B4 B6 B10 C14 C15 D5 D16 D17.
+have tests without a one-line fault to plant: A21 A24 B6 B10 C14 C15 D5 D16 D17.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from minispec.analysis import metrics
 from minispec.decoding import Round, Sampling, SeededDice, Speculation
 from minispec.decoding.loop import verify
 from minispec.decoding.request import cut_at_stop
-from minispec.decoding.rules import Match, Token, residual
+from minispec.decoding.rules import Block, KSeq, Match, Recursive, Token, Traversal, left_over, ratio, residual
+from minispec.decoding.rules.base import siblings
 from minispec.decoding.sampling import _one_hot_of_first
 from minispec.decoding.tree import _geometry
-from minispec.drafters import LMDrafter, NgramDrafter
+from minispec.drafters import DynamicTreeDrafter, LMDrafter, NgramDrafter
+from minispec.drafters.lm_tree import GrowingDrafter
 from minispec.model.cache import KVCache
 
 
@@ -77,9 +79,9 @@ MUTANTS = [
     Mutant("residual is q - p", "A5", residual, "(p - q)", "(q - p)", "token law"),
     Mutant("argmax of the residual", "A15", Token.__call__,
            "dice.draw(residual(p, q))", "int(residual(p, q).argmax())", "token law"),
-    Mutant("p and q swapped in the ratio", "A15", Token.__call__, "p[x] / q[x]", "q[x] / p[x]", "token law"),
-    Mutant("q taken for one-hot", "A18", Token.__call__, "p[x] / q[x]", "p[x]", "token law"),
-    Mutant("everything accepted", "A11", Token.__call__, "min(1.0, float(p[x] / q[x]))", "1.0", "token law"),
+    Mutant("p and q swapped in the ratio", "A15", Token.__call__, "ratio(p, q, x)", "ratio(q, p, x)", "token law"),
+    Mutant("q taken for one-hot", "A18", Token.__call__, "ratio(p, q, x)", "float(p[x])", "token law"),
+    Mutant("everything accepted", "A11", Token.__call__, "min(1.0, ratio(p, q, x))", "1.0", "token law"),
     Mutant("p one row too late", "A15", Token.__call__,
            "p, q = target_probs[node + 1]", "p, q = target_probs[node + 2]", "token law"),
     Mutant("argmax for the bonus", "A14", Token.__call__, "dice.draw(target_probs[node + 1])",
@@ -149,4 +151,31 @@ MUTANTS = [
     Mutant("positions in order of nodes", "E1", verify, "tree.depths()", "torch.arange(len(tree) + 1)", "tree law"),
     Mutant("siblings are visible", "E2", _geometry, "mask[row] = mask[above]", "mask[row, :row] = True", "tree law"),
     Mutant("a tree without a mask", "E2", verify, "mask=tree.mask().to(rows.device)", "mask=None", "tree law"),
+    Mutant("the draft sees siblings", "E2", GrowingDrafter.feed, "fed in path for fed", "True for fed", "tree drafter"),
+    Mutant("the draft's positions in order of rows", "E1", GrowingDrafter.feed, "len(self.ids) - 1 + len(path)",
+           "self.cache.length + len(path)", "tree drafter"),
+    Mutant("the draft keeps the row beside the right one", "D14", GrowingDrafter.feed, "len(tree.rows) + k",
+           "len(tree.rows) + k ^ 1", "tree drafter"),
+    Mutant("on a tie the younger node wins", "E", DynamicTreeDrafter.best, "(-score[node], node)",
+           "(-score[node], -node)", "ties in a dynamic tree"),
+
+    # --- rules that judge more than one token at a time ---------------------------------------------------------------
+    Mutant("every child is judged against p", "E7 E11", Recursive.judge, "p = residual(p, q)", "pass", "recursive law"),
+    Mutant("every child is judged against q", "E7", siblings,
+           "left_over(q, taken) if tree.origin == WITHOUT_REPLACEMENT else q", "q", "law without replacement"),
+    Mutant("an exhausted draft tries a token twice", "E7", left_over, "left[list(taken)] = 0\n    return", "return",
+           "exhausted draft"),
+    Mutant("p / 0 accepts", "B4", ratio, "if not q[x] > 0:", "if False:", "what q cannot have drawn"),
+    Mutant("block forgets the mass in the residual", "A5", Block.__call__,
+           "residual(P[longest] * p[longest], q[longest])", "residual(p[longest], q[longest])", "block law"),
+    Mutant("block saves up more than one", "A11", Block.__call__, "min(1.0, P[i] * ratio(p[i], q[i], x))",
+           "P[i] * ratio(p[i], q[i], x)", "block law"),
+    Mutant("block throws the last prefix's coin for all", "A11", Block.__call__,
+           "dice.accept(h[i])", "dice.accept(P[i])", "block law"),
+    Mutant("a failed child costs its parent nothing", "E7", Traversal.__call__,
+           "p, mass = residual(mass * p, q), kept_there(mass, p, q)", "p = residual(mass * p, q)", "traversal law"),
+    Mutant("a failed child leaves its parent's p alone", "E7", Traversal.__call__,
+           "p, mass = residual(mass * p, q), kept_there(mass, p, q)", "mass = kept_there(mass, p, q)", "traversal law"),
+    Mutant("k children at the price of one", "E7", KSeq.judge, "price(p, q, len(children))", "1.0", "kseq law"),
+    Mutant("the residual of one child after k", "E7", KSeq.judge, "residual(p, rho * q)", "residual(p, q)", "kseq law"),
 ]

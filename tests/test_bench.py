@@ -1,12 +1,13 @@
 """The clock and the suite: what is timed, in which order, how it is counted, and what is predicted from it."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
-from models import tiny_gpt
+from models import TableLM, random_table, tiny_gpt
 
-from minispec import GPT, GPTConfig, Sampling
+from minispec import GPT, GPTConfig, Sampling, SeededDice, speculate
 from minispec.analysis.theory import speedup
 from minispec.bench import suite, timing, workloads
 from minispec.bench.suite import METHODS, chosen, interleave, run
@@ -15,9 +16,9 @@ from minispec.decoding import rules
 from minispec.training.corpus import Document, split_of
 
 PASSES = Passes(200, 0.004, 0.0004, {1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0, 16: 3.0})
-ROW_KEYS = ["method", "workload", "temperature", "draft_length", "tokens_per_second", "ratio_to_plain",
-            "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass", "acceptance_by_position",
-            "ratio_by_prompt"]
+ROW_KEYS = ["method", "workload", "temperature", "draft_length", "nodes", "tokens_per_second",
+            "ratio_to_plain", "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass",
+            "acceptance_by_position", "ratio_by_prompt"]
 PROMPTS = [[1, 2, 3, 1, 2], [4, 4, 5]]
 KINDS = chosen(["chain-2", "ngram-8", "tree-match"])              # one of each kind of prediction
 
@@ -54,7 +55,8 @@ def test_the_ratio_is_between_rows_of_the_same_run(rows):
         assert r["ratio_to_plain"] == pytest.approx(r["tokens_per_second"] / reference)
     for r in plain.values():
         assert (r["ratio_to_plain"], r["predicted_speedup"], r["tokens_per_pass"]) == (1, 1, 1)
-        assert (r["draft_length"], r["acceptance_rate"], r["acceptance_by_position"]) == (0, None, [])
+        assert (r["draft_length"], r["nodes"], r["acceptance_rate"]) == (0, 0, None)
+        assert r["acceptance_by_position"] == []
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,40 @@ def test_other_methods_are_predicted_from_the_rounds_as_they_were(done, name, dr
     assert row["predicted_speedup"] == pytest.approx(9 * len(PROMPTS) / cost)
 
 
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.drafts_with_model])
+@pytest.mark.parametrize("seed", [0, 1], ids=["perfect draft", "poor draft"])
+def test_draft_passes_are_told_from_the_trace_as_the_draft_really_made_them(name, seed):         # E6
+    """Their widths, round by round, against the calls that the draft model recorded; the first is its prefill."""
+    target, draft = TableLM(random_table(9, 0)), TableLM(random_table(9, seed))
+    method, ends, told = METHODS[name], [], []
+    speculate(target, method.drafter(draft), [1, 2, 3], max_new_tokens=40, rule=method.rule, dice=SeededDice(0),
+              on_round=lambda r: (ends.append(len(draft.calls)), told.append(suite.draft_passes(method, r))))
+    made = [[len(call.tokens) for call in draft.calls[start:end]] for start, end in zip([1, *ends], ends)]
+    assert told == made
+    assert max(map(len, made)) == method.draft_length or not (method.fixed_chain or name.startswith("tree"))
+
+
+def test_a_draft_pass_over_several_tokens_has_its_own_price(done):
+    """Twice the price for two tokens: more than a tree's passes cost if each were a pass over one."""
+    dear = replace(PASSES, draft_curve={1: 1.0, 2: 2.0})
+    assert (dear.draft(1), dear.draft(2), dear.draft(3)) == pytest.approx((0.1, 0.2, 0.3))
+    method, rounds = KINDS["tree-match"], [r for g in done["tree-match"] for r in g.trace.rounds]
+    cost = sum(0.1 * sum(suite.draft_passes(method, r)) + PASSES.verify(len(r.tokens) + 1) for r in rounds)
+    row = suite.row("tree-match", method, "code", 1.0, done["tree-match"], done["plain"], dear)
+    assert row["predicted_speedup"] == pytest.approx(9 * len(PROMPTS) / cost)
+
+
+def test_every_tree_has_the_budget_of_the_longest_chain(models):                       # E6
+    budgets = {name: method.drafter(models[1]).max_nodes for name, method in METHODS.items()
+               if name.startswith("tree") or name in ("chain-8", "block-8", "ngram-8")}
+    assert set(budgets.values()) == {8} and len(budgets) == 8
+
+
+def test_nodes_are_the_largest_proposal_that_was_made(rows):
+    assert {r["method"]: r["nodes"] for r in rows if r["method"] != "ngram-8"} == {"plain": 0, "chain-2": 2,
+                                                                                   "tree-match": 8}
+
+
 def test_every_shipped_method_claims_to_be_exact():
     assert all(method.rule.exact for method in METHODS.values())
     assert isinstance(METHODS["chain-5"].rule, rules.Token) and METHODS["chain-5"].draft_length == 5
@@ -158,20 +194,22 @@ def test_cost_and_verify_curve_are_ratios_of_medians_and_the_first_time_round_do
     def seconds(name, width, number):
         if number in (1, 3, 5):
             return 99.0                                          # the warm-up, and busy moments
-        return 0.2 if name == "draft" else 1.0 + 0.5 * (width - 1)
+        return 0.2 + 0.05 * (width - 1) if name == "draft" else 1.0 + 0.5 * (width - 1)
 
     passes, _ = measure(monkeypatch, seconds, context=20, widths=(2, 4), repeats=5)
     assert (passes.context, passes.target_seconds, passes.draft_seconds) == (20, 1.0, 0.2)
     assert passes.cost == pytest.approx(0.2)
     assert passes.verify_curve == {1: 1.0, 2: 1.5, 4: 2.5}
     assert passes.verify(3) == pytest.approx(2.0)
+    assert passes.draft_curve == pytest.approx({1: 1.0, 2: 1.25, 4: 1.75})
+    assert passes.draft(3) == pytest.approx(0.3)
 
 
 def test_passes_take_turns_over_caches_that_were_rolled_back(monkeypatch):
     _, calls = measure(monkeypatch, lambda *_: 1.0, context=20, widths=(2, 4), repeats=3)
-    fills, timed = calls[:4], calls[4:]
-    assert [call[1:] for call in fills] == [(20, 0)] * 4
-    assert timed == [("target", 1, 20), ("target", 2, 20), ("target", 4, 20), ("draft", 1, 20)] * 4
+    fills, timed = calls[:6], calls[6:]
+    assert [call[1:] for call in fills] == [(20, 0)] * 6
+    assert timed == [(name, width, 20) for name in ("target", "draft") for width in (1, 2, 4)] * 4
 
 
 def test_context_and_widths_give_way_to_a_short_context(monkeypatch):

@@ -15,9 +15,9 @@ from minispec.model import export_gpt2
 
 TEXT = "def f(x):\n    return x"
 ENVIRONMENT = ["device", "dtype", "threads", "torch", "python", "date", "commit"]
-PASSES = ["context", "target_seconds", "draft_seconds", "verify_curve", "cost"]
-ROW = ["method", "workload", "temperature", "draft_length", "tokens_per_second", "ratio_to_plain", "predicted_speedup",
-       "efficiency", "acceptance_rate", "tokens_per_pass", "acceptance_by_position", "ratio_by_prompt"]
+PASSES = ["context", "target_seconds", "draft_seconds", "verify_curve", "draft_curve", "cost"]
+ROW = ["method", "workload", "temperature", "draft_length", "nodes", "tokens_per_second", "ratio_to_plain",
+       "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass", "acceptance_by_position", "ratio_by_prompt"]
 
 
 def small_run(command, folder, *options):
@@ -148,11 +148,13 @@ def test_bench_json_has_exactly_these_keys_and_the_file_holds_the_same(run, fold
     file = tmp_path / "new" / "bench.json"
     status, out, _ = run(*bench_words(folder, "--json", "--output", file))
     figures = json.loads(out)
-    assert status == 0 and list(figures) == ["environment", "passes", "rows"]
+    assert status == 0 and list(figures) == ["environment", "passes", "rounding", "rows"]
     assert list(figures["environment"]) == ENVIRONMENT and list(figures["passes"]) == PASSES
     assert [(r["temperature"], r["method"]) for r in figures["rows"]] == [
         (0.0, "plain"), (0.0, "chain-2"), (1.0, "plain"), (1.0, "chain-2")]
     assert all(list(r) == ROW for r in figures["rows"])
+    assert list(figures["rounding"]) == ["width", "largest_logit_difference"]                    # H6
+    assert 0 <= figures["rounding"]["largest_logit_difference"] < 1e-3
     assert json.loads(file.read_text()) == figures
 
 
@@ -172,6 +174,7 @@ def test_bench_prints_a_table_for_each_workload_and_temperature(run, folder, qui
     _, out, _ = run(*bench_words(folder, "--workloads", "code", "records", "--temperatures", 0))
     assert "code, temperature 0\n" in out and "records, temperature 0\n" in out
     assert out.count("\nchain-2") == 2 and out.count("\nplain") == 2 and "the prefill is not in it" in out
+    assert "logits of passes over 1 and over 8 tokens differ by up to" in out
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def odd_files(tmp_path, folder):
     ("demo --pair PAIR --temperature -1", "temperature must be a finite number >= 0, got -1.0"),
     ("demo --pair PAIR --temperature nan", "temperature must be a finite number >= 0, got nan"),
     ("demo --pair PAIR --top-p 0", "top_p must be in (0, 1], got 0.0"),
-    ("demo --pair PAIR --top-k 0", "top_k must be >= 1 or None, got 0"),
+    ("demo --pair PAIR --top-k 0", "top_k must be a whole number >= 1, or None, got 0"),
     ("demo --prompt a --example 2", "not allowed with argument"),
     ("generate --pair PAIR --prompt=", "the prompt is empty"),
     ("generate --pair PAIR --file long", "at most 511 fit a context of 512"),

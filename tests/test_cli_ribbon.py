@@ -7,8 +7,7 @@ import pytest
 
 from minispec.cli import ribbon
 from minispec.cli.common import TextStream
-from minispec.cli.ribbon import ACCEPTED, BONUS, CORRECTED, GIVEN, Ribbon, provenance, wants_colour
-from minispec.decoding.trace import Round
+from minispec.cli.ribbon import ACCEPTED, BONUS, CORRECTED, GIVEN, Ribbon, wants_colour
 from minispec.training.tokenizer import train_tokenizer
 
 
@@ -32,12 +31,6 @@ def drawn(pieces, colour="never", **screen):
         marks.write(kind, text)
     marks.close()
     return out.getvalue()
-
-
-def a_round(path, emitted, bonus):
-    return Round(context=1, tokens=[1, 2, 3], parents=[-1, 0, 1], origin="sampled", target_top=[], draft_top={},
-                 outcomes=[], path=path, token=9, bonus=bonus, emitted=emitted, target_cache=(0, 0, 0),
-                 draft_cache=(0, 0, 0), seconds={})
 
 
 def test_each_token_is_marked_below_its_first_character():
@@ -98,16 +91,6 @@ def test_colour_is_for_terminals_unless_it_is_asked_for(monkeypatch, choice, ter
 def test_where_the_encoding_lacks_the_glyphs_ascii_ones_stand_in():
     assert drawn([(ACCEPTED, "a"), (CORRECTED, "b"), (BONUS, "c")], encoding="ascii") == "abc\n+~*\n"
     assert "~ corrected" in Ribbon(Screen(encoding="latin-1"), "never").legend()
-
-
-@pytest.mark.parametrize("path, emitted, bonus, kinds", [
-    ([0, 1], [1, 2, 9], False, [ACCEPTED, ACCEPTED, CORRECTED]),
-    ([0, 1, 2], [1, 2, 3, 9], True, [ACCEPTED, ACCEPTED, ACCEPTED, BONUS]),
-    ([], [9], False, [CORRECTED]),
-    ([0, 1, 2], [1, 2], True, [ACCEPTED, ACCEPTED])],
-    ids=["rejected", "all accepted", "first rejected", "cut by a stop"])
-def test_provenance_follows_from_the_verdict(path, emitted, bonus, kinds):
-    assert list(provenance(a_round(path, emitted, bonus))) == list(zip(kinds, emitted))
 
 
 def test_streamed_text_is_the_decoded_text_and_no_character_is_torn():

@@ -63,6 +63,12 @@ def test_a_coin_of_probability_one_never_fails_and_of_zero_never_passes(prob, u,
 
 
 @pytest.mark.parametrize("dice", [SeededDice(0), EnumeratingDice()], ids=["seeded", "enumerating"])
+def test_a_coin_of_no_probability_is_refused(dice):                                    # B3: 0 / 0 in a rule
+    with pytest.raises(ValueError, match="the chance of a coin is nan"):
+        dice.accept(float("nan"))
+
+
+@pytest.mark.parametrize("dice", [SeededDice(0), EnumeratingDice()], ids=["seeded", "enumerating"])
 @pytest.mark.parametrize("probs", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]], ids=str)
 def test_a_draw_from_nothing_is_refused(dice, probs):                                  # B1 B8
     with pytest.raises(ValueError, match="cannot draw from probabilities that sum to"):

@@ -115,6 +115,20 @@ def test_nothing_of_a_rejected_tree_stays_in_the_drafter(build):
     assert len(set(states)) == 1
 
 
+@some_drafters
+def test_a_drafter_used_twice_behaves_as_if_new_and_the_seed_decides(build):           # D19 J1 J2
+    """Three calls with one drafter, the second with another prompt and broken off inside a round."""
+    target, drafter = tiny_gpt(6, 0, context=48), build(tiny_gpt(6, 1, context=48))
+    run = lambda seed: speculate(target, drafter, [1, 2], max_new_tokens=30, rule=rules.Match(), dice=SeededDice(seed))
+    first = run(7)
+    drafter.start([5, 4, 3], Sampling())
+    drafter.propose(SeededDice(0), 9)
+    again = run(7)
+    assert again.tokens == first.tokens != run(8).tokens
+    assert [(r.tokens, r.outcomes, r.draft_cache) for r in again.trace.rounds] == \
+           [(r.tokens, r.outcomes, r.draft_cache) for r in first.trace.rounds]
+
+
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.6, top_p=0.8), Sampling(0)], ids=str)

@@ -79,6 +79,18 @@ def test_a_stop_that_is_the_last_token_of_the_budget_is_a_stop(decode):         
     assert (generation.tokens, generation.stop_reason) == (TEXT[3:6], "stop")
 
 
+@pytest.mark.parametrize("options", [dict(stop_tokens=[TEXT[4]]), dict(max_new_tokens=2)], ids=["stop", "length"])
+def test_there_is_no_round_after_the_end(options):
+    """Stepping by hand: one round too many would emit past the stop, the budget or the context."""
+    target, draft = scripted()
+    run, dice = Speculation(target, LMDrafter(draft, GAMMA), PROMPT, **options), SeededDice(0)
+    while not run.stop_reason:
+        run.round(dice)
+    with pytest.raises(ValueError, match=f"the generation has ended [(]{run.stop_reason}[)]: start another"):
+        run.round(dice)
+    assert run.ids == TEXT[:5]
+
+
 def test_a_stop_token_in_the_prompt_stops_nothing():
     assert recite(stop_tokens=[PROMPT[-1]], max_new_tokens=4).tokens == TEXT[3:7]
 

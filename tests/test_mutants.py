@@ -4,17 +4,21 @@ from inspect import unwrap
 
 import pytest
 import test_dice
+import test_lm_tree
 import test_loop
 import test_metrics
 import test_rules
 import test_sampling
 import test_trace
+import test_tree_rules
+import torch
 from models import FixedTree
 from mutants import MUTANTS
 from test_exact import prove, tiny
 
-from minispec import Sampling
+from minispec import Sampling, TokenTree, analysis
 from minispec.decoding import rules
+from minispec.decoding.tree import SAMPLED, WITHOUT_REPLACEMENT
 from minispec.drafters import LMDrafter, NgramDrafter
 
 
@@ -32,7 +36,33 @@ def siblings_law():
     prove(tiny(3, 15), FixedTree((-1, -1), lambda ids, node: node), rules.Match(), max_new_tokens=3)
 
 
+def tree_drafter():
+    """The drafter's q at every node and its cache after every round, against fresh passes."""
+    with torch.no_grad():
+        test_lm_tree.test_each_round_drafts_from_the_right_contexts_and_leaves_the_cache_of_a_fresh_prefill(
+            test_lm_tree.FIXED["3 x 2 x 1, sampled"], 0, Sampling(0.7, top_k=3))
+
+
+def exact(rule, origin=SAMPLED, shape=(2, 1)):
+    """The door through which every rule goes."""
+    def check():
+        assert analysis.prove(rule, origin, [shape]).exact
+
+    return check
+
+
 CHECKS = {
+    "tree drafter": tree_drafter,
+    "ties in a dynamic tree": lambda: [test_lm_tree.test_ties_never_cut_a_tree_apart(torch.eye(4), nodes)
+                                       for nodes in range(1, 12)],
+    "recursive law": exact(rules.Recursive()),
+    "law without replacement": exact(rules.Recursive(), WITHOUT_REPLACEMENT),
+    "exhausted draft": test_tree_rules.test_left_over_is_the_law_of_the_next_draw,
+    "what q cannot have drawn": lambda: test_tree_rules.test_a_token_that_its_own_q_cannot_have_drawn_is_refused(
+        TokenTree.chain([2], [torch.tensor([0.5, 0.5, 0.0])])),
+    "block law": exact(rules.Block(), shape=(1, 1)),
+    "traversal law": exact(rules.Traversal()),
+    "kseq law": exact(rules.KSeq()),
     "token law": token_law,
     "tree law": tree_law,
     "law of siblings": siblings_law,

@@ -167,6 +167,28 @@ def test_a_right_rule_written_as_a_plain_function_is_proved():
     assert str(proof).startswith("my_rule, children sampled: exact, 4 whole loops, largest error")
 
 
+def test_a_right_rule_may_write_to_the_tensors_it_is_given():
+    """Recursive without replacement in a student's hand: q is normalised and crossed out in place."""
+    def in_place(tree, target_probs, dice):
+        node, path = ROOT, []
+        while True:
+            p, q = target_probs[node + 1], tree.draft_probs.get(node)
+            for child in tree.children(node):
+                x = tree.tokens[child]
+                q /= q.sum()
+                if dice.accept(min(1.0, float(p[x] / q[x]))):
+                    break
+                p -= q
+                p.clamp_min_(0).div_(p.sum())
+                q[x] = 0
+            else:
+                return Verdict(path, dice.draw(p), bonus=not tree.children(node))
+            path.append(child)
+            node = child
+
+    assert prove(in_place, WITHOUT_REPLACEMENT, [(2, 1)]).exact
+
+
 def test_the_first_departure_is_shown_with_both_laws():
     """Always accepting emits the draft's own first token: the loop's column is q, the target's is p."""
     departure = prove(always_accept, shapes=[(1, 1)]).departure

@@ -9,8 +9,8 @@ from minispec.bench import recorded
 ENVIRONMENT = {"device": "A chip", "dtype": "float32", "threads": 2, "torch": "9.9", "python": "3.99",
                "date": "2026-01-02", "commit": "abc"}
 FIGURES = {"environment": ENVIRONMENT, "passes": {"target_seconds": 0.004, "cost": 0.07, "verify_curve": {"1": 1.0}},
-           "rows": [dict(method="chain-4", workload="code", temperature=0.0, draft_length=4, tokens_per_second=100.0,
-                         ratio_to_plain=1.5, predicted_speedup=1.6, efficiency=0.94, acceptance_rate=0.7,
+           "rows": [dict(method="chain-4", workload="code", temperature=0.0, draft_length=4, nodes=4,
+                         tokens_per_second=100.0, ratio_to_plain=1.5, predicted_speedup=1.6, efficiency=0.94, acceptance_rate=0.7,
                          tokens_per_pass=3.0)]}
 
 

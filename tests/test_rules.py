@@ -72,6 +72,13 @@ def test_where_p_equals_q_the_residual_is_p_and_not_nan(p):                     
         assert residual(p, q).tolist() == pytest.approx(p.tolist(), **TIGHT)
 
 
+@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9])
+def test_a_small_residual_is_still_the_excess_and_not_p(gap):
+    """Near-equal laws reject rarely, and then the correction must be token 0: any other would be a bias of `gap`."""
+    left = residual(law(0.5 + gap, 0.3, 0.2 - gap), law(0.5, 0.3, 0.2))
+    assert left.tolist() == pytest.approx([1.0, 0.0, 0.0], abs=1e-6)
+
+
 def test_a_residual_of_random_laws_is_a_law_that_never_holds_the_rejected_token():
     for p, q in zip(random_table(50, 0), random_table(50, 1)):
         left = residual(p, q)

@@ -164,6 +164,17 @@ def test_child_acceptance_counts_reached_nodes_only():
     assert child_acceptance(trace, trace) == ([0.5, 0.5], [12, 12])
 
 
+def test_where_nodes_have_unequal_numbers_of_children_the_measure_still_sums_to_at_most_one():
+    """Root: wrong, right; below the right one a chain that is right. First children: 2 of 3 taken. The one second child
+    was taken, but it was asked for only where the first had failed, 1/3: not 2/3 + 1."""
+    right = lambda ids, node: 63 if node == 0 else len(ids) + node - 1
+    trace = speculate(ScriptedLM(range(20)), FixedTree((-1, -1, 1, 2), right), [0], max_new_tokens=4,
+                      rule=rules.Match(), sampling=Sampling(0)).trace
+    acceptance, reached = child_acceptance(trace)
+    assert acceptance == pytest.approx([2 / 3, 1 / 3]) and reached == [3, 1]
+    assert best_tree(acceptance, 4).tokens_per_pass > 2
+
+
 def test_child_acceptance_stops_at_a_cut():
     right = lambda ids, node: len(ids) + node
     cut = speculate(ScriptedLM(range(20)), FixedTree((-1, 0, 1, 2), right), [0], max_new_tokens=9, rule=rules.Match(),

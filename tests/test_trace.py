@@ -82,6 +82,20 @@ def test_the_dice_are_recorded_in_the_order_of_the_round():
             assert coin.result == (coin.u < coin.chance) == (node in r.path)
 
 
+@pytest.mark.parametrize("method", ["plain", "speculative"])
+def test_a_record_holds_the_throws_of_its_own_round_and_no_earlier_ones(method):
+    """The caller threw these dice before the call, and throws them again between rounds."""
+    model, options = tiny_gpt(5, 0), dict(max_new_tokens=6, sampling=Sampling(0.0))
+    decode = lambda dice, **more: (generate(model, [0], dice=dice, **options, **more) if method == "plain" else
+                                   speculate(model, LMDrafter(tiny_gpt(5, 1), 2), [0], dice=dice, **options, **more))
+    used = SeededDice(0)
+    used.accept(0.5)
+    mixed = decode(used, on_round=lambda r: used.accept(0.5)).trace.rounds
+    alone = decode(SeededDice(0)).trace.rounds
+    kinds = lambda rounds: [[(o.kind, o.chance, o.result) for o in r.outcomes] for r in rounds]
+    assert kinds(mixed) == kinds(alone)                  # greedy: the same tokens, whatever the uniforms
+
+
 def test_of_a_large_vocabulary_the_eight_likeliest_tokens_are_kept():
     table = random_table(70, 0)
     r = speculate(TableLM(table), LMDrafter(TableLM(table), 1), [0], max_new_tokens=2).trace.rounds[0]
@@ -143,6 +157,25 @@ def test_in_a_tree_nodes_deeper_than_the_cut_are_not_counted():
     tree = FixedTree((-1, -1, 0, 1), lambda ids, node: [4, 63, 5, 62][node])
     r = speculate(ScriptedLM(TEXT), tree, TEXT[:3], stop_tokens=[4], rule=rules.Match()).trace.rounds[0]
     assert (r.path, r.emitted, r.proposed, r.accepted, r.cut) == ([0, 2], [4], 2, 1, 2)
+
+
+@pytest.mark.parametrize("wrong, options, roles", [
+    ((), dict(max_new_tokens=6), ["accepted"] * 4 + ["bonus"] + ["target"]),           # the last has no room to propose
+    ((5,), dict(max_new_tokens=4), ["accepted"] * 2 + ["correction"] + ["target"]),
+    ((3,), dict(max_new_tokens=2), ["correction", "target"]),
+    ((), dict(stop_tokens=[5]), ["accepted"] * 2)],                                    # a cut shows no bonus
+    ids=["all accepted", "rejected", "first rejected", "cut by a stop"])
+def test_provenance_says_where_each_token_came_from(wrong, options, roles):
+    draft = ScriptedLM([0 if place in wrong else token for place, token in enumerate(TEXT)])
+    run = speculate(ScriptedLM(TEXT), LMDrafter(draft, 4), TEXT[:3], **options)
+    told = [pair for r in run.trace.rounds for pair in r.provenance()]
+    assert told == list(zip(run.tokens, roles, strict=True))
+
+
+def test_provenance_in_a_tree_goes_along_the_path():
+    tree = FixedTree((-1, -1, 1), lambda ids, node: [63, 4, 5][node])
+    rounds = speculate(ScriptedLM(TEXT), tree, TEXT[:3], max_new_tokens=4, rule=rules.Match()).trace.rounds
+    assert [r.provenance() for r in rounds] == [[(4, "accepted"), (5, "accepted"), (6, "bonus")], [(7, "target")]]
 
 
 def test_a_record_gives_back_its_tree():

@@ -10,7 +10,7 @@ from models import tiny_gpt
 
 from minispec.decoding.loop import verify
 from minispec.decoding.sampling import Sampling
-from minispec.decoding.tree import ROOT, TokenTree, uniform_parents
+from minispec.decoding.tree import CHOSEN, ROOT, TokenTree, uniform_parents
 
 TIGHT = dict(rtol=0, atol=1e-10)
 
@@ -128,6 +128,13 @@ def test_a_child_before_its_parent_is_refused(parents):
 def test_a_token_without_a_parent_is_refused():
     with pytest.raises(ValueError, match="2 tokens but 1 parents"):
         TokenTree((5, 6), (-1,))
+
+
+def test_trees_of_equal_tokens_and_shape_are_equal_and_q_is_not_compared():
+    one, other = (TokenTree.chain([1, 2], [torch.full((3,), 1 / 3)] * 2) for _ in range(2))
+    assert one == other and hash(one) == hash(other)
+    assert one != TokenTree.chain([1, 0]) and one != TokenTree((1, 2), (-1, -1)) and one != TokenTree.chain(
+        [1, 2], origin=CHOSEN)
 
 
 # --- tree attention ---------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_greedy_output_does_not_depend_on_the_tree(shape):                      
     target, prompt = tiny_gpt(5, 0, context=32), [1, 2]
     plain = generate(target, prompt, max_new_tokens=20, sampling=Sampling(0.0)).tokens
     for rule, origin in [(RECURSIVE, SAMPLED), (TRAVERSAL, WITHOUT_REPLACEMENT), (KSEQ, SAMPLED), (MATCH, CHOSEN),
-                         (rules.Typical(), CHOSEN)]:
+                         (rules.Typical(), CHOSEN), *[(BLOCK, SAMPLED)] * (set(shape) == {1})]:
         drafter = TableDrafter(random_table(5, 1), branching=shape, origin=origin)
         assert speculate(target, drafter, prompt, max_new_tokens=20, rule=rule, sampling=Sampling(0.0)).tokens == plain
 
@@ -313,6 +313,18 @@ def test_sampled_children_without_draft_probs_are_refused(rule):                
     tree = TokenTree.chain([0, 1], [q])
     with pytest.raises(ValueError, match="needs draft_probs at every node that has children.*use rules.Match"):
         rule(tree, q.expand(3, 2), SeededDice())
+
+
+@pytest.mark.parametrize("tree", [
+    TokenTree.chain([2], [law(0.5, 0.5, 0)]), TokenTree.chain([0], [law(float("nan"), 0.5, 0.5)]),             # B4
+    TokenTree((0, 0), (-1, -1), {ROOT: law(0.5, 0.5, 0)}, WITHOUT_REPLACEMENT),
+    TokenTree((0, 2), (-1, -1), {ROOT: law(0.5, 0.5, 0)}, WITHOUT_REPLACEMENT)],
+    ids=["q = 0", "q = NaN", "one token twice without replacement", "q = 0 while others were left"])
+def test_a_token_that_its_own_q_cannot_have_drawn_is_refused(tree):
+    """p / 0 would accept it always, whatever p says."""
+    for rule in (rule for rule, origin in COINS if origin == tree.origin):
+        with pytest.raises(ValueError, match=r"its draft_probs give it the probability (0\.0|nan).*rules.Match"):
+            list(EnumeratingDice().branches(lambda dice: rule(tree, law(0.2, 0.3, 0.5).expand(3, 3), dice)))
 
 
 def test_tokens_of_one_node_count_once_under_match():                                    # siblings with one token

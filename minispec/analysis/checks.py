@@ -21,7 +21,7 @@ class Row(TypedDict):
 
 
 def rows() -> list[Row]:
-    """One row for each rule and origin. Takes some ten seconds."""
+    """One row for each rule and origin. Takes some twenty seconds."""
     return [row(rule, origin) for rule in RULES for origin in rule.origins]
 
 

@@ -38,22 +38,31 @@ class Shape(NamedTuple):
 
 
 def child_acceptance(*traces: Trace) -> tuple[list[float], list[int]]:
-    """(p, reached): p[b] = accepted / reached for child b, and how often a reached node had a child b: the sample size.
+    """(p, reached): how often child b of a reached node was accepted, and how often one had a child b: the sample size.
 
+    Not all nodes have equally many children, so p[b] = P(child b | no elder one) P(no elder one), each from the nodes
+    that can tell; where all have equally many this is accepted / reached. So p sums to 1 at most, as best_tree asks.
     Nodes past a cut (a stop, the budget) don't count: what was decided there is not in what the reader got.
     """
     reached: list[int] = []
+    asked: list[int] = []                                         # child b was there, and no elder one was accepted
     accepted: list[int] = []
     for r in (r for trace in traces for r in trace.rounds):
         path = r.path[:len(r.emitted)]
         for node, taken in zip([ROOT, *path], path if r.cut else [*path, None]):
-            for b, child in enumerate(r.tree.children(node)):
+            children = r.tree.children(node)
+            for b, child in enumerate(children):
                 if b == len(reached):
-                    reached.append(0)
-                    accepted.append(0)
+                    for count in (reached, asked, accepted):
+                        count.append(0)
                 reached[b] += 1
+                asked[b] += taken not in children[:b]
                 accepted[b] += child == taken
-    return [a / n for a, n in zip(accepted, reached)], reached
+    p, no_elder = [], 1.0
+    for a, n in zip(accepted, asked):
+        p.append(no_elder * a / n if n else 0.0)
+        no_elder -= p[-1]
+    return p, reached
 
 
 def tree_tokens(acceptance: Sequence[float], parents: Sequence[int]) -> float:

@@ -9,11 +9,15 @@ generation has the same number of tokens, so that both sides do equal work.
     predicted_speedup   from the measured c, v(k) and acceptance: see `predict`
     efficiency          ratio_to_plain / predicted_speedup: what sampling, rule, trace and Python leave of it
 
+Equal budgets: every tree has 8 nodes, as chain-8, block-8 and ngram-8 have, so that one target pass of 9 rows judges
+each of them. `nodes` is the largest proposal that was made.
+
 A new method is one more line in METHODS.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,8 +25,10 @@ from ..analysis.metrics import Metrics, metrics
 from ..analysis.theory import speedup
 from ..decoding import Drafter, Generation, Round, Sampling, SeededDice, generate, rules, speculate
 from ..decoding.rules import Rule
-from ..decoding.tree import CHOSEN, WITHOUT_REPLACEMENT
-from ..drafters import DynamicTreeDrafter, LMDrafter, NgramDrafter, TreeDrafter
+from ..decoding.tree import CHOSEN, SAMPLED, WITHOUT_REPLACEMENT
+from ..drafters import (AdaptiveDrafter, DynamicTreeDrafter, FallbackDrafter, LMDrafter, NgramDrafter, SuffixDrafter,
+                        TreeDrafter)
+from ..drafters.adaptive import Stopping, Survival, Threshold, entropy_bound
 from ..model.gpt import GPT
 from .timing import Passes
 
@@ -37,6 +43,7 @@ class Method:
     draft_length: int
     fixed_chain: bool = False      # always proposes a chain of draft_length: the textbook formula holds
     drafts_with_model: bool = True       # one draft pass for each depth; False: proposing costs next to nothing
+    frontier: int | None = None    # nodes a draft pass of a tree that is pruned when it has grown: `draft_passes`
 
 
 def chain(length: int, rule: Rule | None = None) -> Method:
@@ -45,7 +52,11 @@ def chain(length: int, rule: Rule | None = None) -> Method:
 
 
 def _tree(origin: str, rule: Rule) -> Method:
-    return Method(lambda draft: TreeDrafter(draft, (3, 2, 1, 1), origin=origin), rule, 4)
+    return Method(lambda draft: TreeDrafter(draft, (2, 1, 1, 1), origin=origin), rule, 4)
+
+
+def _adaptive(stopping: Stopping) -> Method:
+    return Method(lambda draft: AdaptiveDrafter(draft, stopping, 8), rules.Token(), 8)
 
 
 METHODS: dict[str, Method] = {
@@ -53,10 +64,18 @@ METHODS: dict[str, Method] = {
     "block-5": chain(5, rules.Block()),
     "block-8": chain(8, rules.Block()),
     "ngram-8": Method(lambda draft: NgramDrafter(8), rules.Match(), 8, drafts_with_model=False),
+    "suffix-16": Method(lambda draft: SuffixDrafter(16), rules.Match(), 16, drafts_with_model=False),
+    "suffix/chain-5": Method(lambda draft: FallbackDrafter(SuffixDrafter(16, shortest=3), LMDrafter(draft, 5)),
+                             rules.ByOrigin(rules.Token(), rules.Match()), 16),
+    "confidence-8": _adaptive(Threshold()),
+    "survival-8": _adaptive(Survival(least=0.3)),
+    "entropy-8": _adaptive(Threshold(entropy_bound)),
     "tree-recursive": _tree(WITHOUT_REPLACEMENT, rules.Recursive()),
     "tree-traversal": _tree(WITHOUT_REPLACEMENT, rules.Traversal()),
+    "tree-kseq": _tree(SAMPLED, rules.KSeq()),
     "tree-match": _tree(CHOSEN, rules.Match()),
-    "tree-dynamic": Method(lambda draft: DynamicTreeDrafter(draft, nodes=12, depth=5, width=3), rules.Match(), 5),
+    "tree-dynamic": Method(lambda draft: DynamicTreeDrafter(draft, nodes=8, depth=5, width=2), rules.Match(), 5,
+                           frontier=2),
 }
 
 
@@ -99,15 +118,30 @@ def predict(method: Method, measured: Metrics, rounds: Sequence[Round], passes: 
 
     A chain of fixed length: the textbook formula, analysis.theory.speedup, with acceptance by position and v(k).
     Anything else: tokens_per_pass over the mean cost of the rounds as they were, each one target pass over its nodes
-    and the root, and (where a model drafts) one draft pass for each depth, taken at the cost of a one-token pass.
+    and the root, and the draft passes that it took, at the measured cost of their width.
     """
     if method.fixed_chain and measured.acceptance_by_position:
         return speedup(measured.acceptance_by_position, method.draft_length, passes.cost, passes.verify)
-    cost = 0.0
-    for r in rounds:
-        draft_passes = int(r.tree.depths().max()) if method.drafts_with_model else 0
-        cost += draft_passes * passes.cost + passes.verify(1 + len(r.tokens))
+    cost = sum(sum(map(passes.draft, draft_passes(method, r))) + passes.verify(1 + len(r.tokens)) for r in rounds)
     return measured.tokens / cost
+
+
+def draft_passes(method: Method, r: Round) -> list[int]:
+    """Tokens fed in each draft pass of a round: what the cache had yet to read, then one depth's nodes with children.
+
+    A pruned tree no longer holds all nodes that were fed: there the draft's cache tells their number.
+    """
+    if not (method.drafts_with_model and r.tokens):
+        return []
+    before, after, _ = r.draft_cache
+    if after == before:                                          # another than the model proposed
+        return []
+    if method.frontier:
+        full, rest = divmod(after - r.context, method.frontier)
+        return [r.context - before] + [method.frontier] * full + [rest] * (rest > 0)
+    depths = r.tree.depths()[1:].tolist()
+    by_depth = Counter(depths[node] for node in range(len(r.tokens)) if node in r.parents)
+    return [r.context - before, *(by_depth[depth] for depth in sorted(by_depth))]
 
 
 def row(name: str, method: Method | None, workload: str, temperature: float, generations: Sequence[Generation],
@@ -120,6 +154,7 @@ def row(name: str, method: Method | None, workload: str, temperature: float, gen
     return {
         "method": name, "workload": workload, "temperature": temperature,
         "draft_length": 0 if method is None else method.draft_length,
+        "nodes": max(len(r.tokens) for r in rounds),
         "tokens_per_second": measured.tokens_per_second, "ratio_to_plain": ratio, "predicted_speedup": predicted,
         "efficiency": ratio / predicted, "acceptance_rate": measured.acceptance_rate,
         "tokens_per_pass": measured.tokens_per_pass, "acceptance_by_position": measured.acceptance_by_position,

@@ -1,7 +1,8 @@
 """The clock: what one pass costs, and on which machine.
 
 Two measured numbers stand behind every prediction (analysis/theory.py): the cost ratio c, one draft pass in units of a
-one-token target pass, and the verify curve v(k), a target pass over k tokens in the same unit. A pass is the model's
+one-token target pass, and the verify curve v(k), a target pass over k tokens in the same unit. The passes in which a
+draft grows a tree are wider than one token too, so its curve is measured as well. A pass is the model's
 alone, over a cache that already holds a realistic number of positions; sampling, rule and Python are not in it, so that
 efficiency = measured / predicted says what they take.
 
@@ -14,7 +15,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -38,6 +39,7 @@ class Passes:
     target_seconds: float                # a target pass over one token
     draft_seconds: float                 # a draft pass over one token
     verify_curve: dict[int, float]       # {k: v(k)}, v(1) = 1
+    draft_curve: dict[int, float] = field(default_factory=lambda: {1: 1.0})     # the same of draft passes
 
     @property
     def cost(self) -> float:
@@ -49,6 +51,10 @@ class Passes:
         """v(k) for any k: linear between the measured points."""
         return interpolate(self.verify_curve)
 
+    def draft(self, k: int) -> float:
+        """A draft pass over k tokens, in units of a one-token target pass; draft(1) == cost."""
+        return self.cost * interpolate(self.draft_curve)(k)
+
     def to_dict(self) -> dict:
         """For JSON: all fields, and c."""
         return {**asdict(self), "cost": self.cost}
@@ -57,23 +63,24 @@ class Passes:
 @torch.inference_mode()
 def measure_passes(target: GPT, draft: GPT, *, context: int = 200, widths: Sequence[int] = WIDTHS,
                    repeats: int = 25) -> Passes:
-    """Time one-token passes of both models, and target passes over each of `widths` tokens.
+    """Time passes of both models over one token, and over each of `widths` tokens.
 
     The caches are filled to `context` positions (fewer where a model's context is shorter) and rolled back after every
-    pass. Widths that don't fit the target's context are left out.
+    pass. Widths that don't fit a model's context are left out.
     """
-    longest = target.config.context
-    context = min(context, longest // 2, draft.config.context - 1)
-    widths = sorted({1, *(k for k in widths if context + k <= longest)})
-    passes = {k: _pass(target, k, context) for k in widths} | {"draft": _pass(draft, 1, context)}
-    seconds: dict[int | str, list[float]] = {name: [] for name in passes}
+    models = {"target": target, "draft": draft}
+    context = min(context, target.config.context // 2, draft.config.context - 1)
+    passes = {(name, k): _pass(model, k, context) for name, model in models.items()
+              for k in sorted({1, *widths}) if context + k <= model.config.context}
+    seconds: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
     for repeat in range(repeats + 1):
-        for name, run in passes.items():
+        for key, run in passes.items():
             took = timed(run, target.device)
             if repeat:                                  # the first time round warms up
-                seconds[name].append(took)
-    middle = {name: median(values) for name, values in seconds.items()}
-    return Passes(context, middle[1], middle["draft"], {k: middle[k] / middle[1] for k in widths})
+                seconds[key].append(took)
+    middle = {key: median(values) for key, values in seconds.items()}
+    curves = {name: {k: middle[name, k] / middle[name, 1] for model, k in passes if model == name} for name in models}
+    return Passes(context, middle["target", 1], middle["draft", 1], curves["target"], curves["draft"])
 
 
 def timed(run: Callable[[], object], device: torch.device) -> float:

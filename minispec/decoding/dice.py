@@ -35,6 +35,7 @@ class Dice:
         self.outcomes: list[Outcome] = []
 
     def accept(self, prob: float) -> bool:
+        """Raises ValueError for NaN."""
         raise NotImplementedError
 
     def draw(self, probs: Tensor) -> int:
@@ -58,8 +59,8 @@ class SeededDice(Dice):
         return float(torch.rand((), generator=self.generator, dtype=torch.float64))
 
     def accept(self, prob: float) -> bool:
-        u = self.uniform()
-        self.outcomes.append(Outcome("accept", float(prob), int(u < prob), u))
+        prob, u = _no_nan(prob), self.uniform()
+        self.outcomes.append(Outcome("accept", prob, int(u < prob), u))
         return u < prob                                        # u < 1 always: probability 1 never fails, 0 never passes
 
     def draw(self, probs: Tensor) -> int:
@@ -114,7 +115,7 @@ class EnumeratingDice(Dice):
         return result
 
     def accept(self, prob: float) -> bool:
-        prob = min(1.0, max(0.0, float(prob)))
+        prob = min(1.0, max(0.0, _no_nan(prob)))
         return bool(self._choose("accept", [(prob, 1), (1 - prob, 0)]))
 
     def draw(self, probs: Tensor) -> int:
@@ -122,3 +123,10 @@ class EnumeratingDice(Dice):
         if not 0 < total < float("inf"):
             raise ValueError(f"cannot draw from probabilities that sum to {total}")
         return self._choose("draw", [(chance / total, token) for token, chance in enumerate(probs.tolist())])
+
+
+def _no_nan(prob: float) -> float:
+    """Comparisons with NaN are all False: a rule that divided 0 by 0 would just reject, and nobody would know."""
+    if prob != prob:
+        raise ValueError(f"the chance of a coin is {float(prob)}")
+    return float(prob)

@@ -74,8 +74,11 @@ class Speculation:
 
     @torch.inference_mode()
     def round(self, dice: Dice) -> Round:
-        """One round. `self.ids` grows by 1 to depth + 1 tokens."""
+        """One round. `self.ids` grows by 1 to depth + 1 tokens. Raises ValueError after the end."""
+        if self.stop_reason:
+            raise ValueError(f"the generation has ended ({self.stop_reason}): start another")
         clock = [time.perf_counter()]
+        dice.take_outcomes()                                     # whatever was thrown before belongs to no round
         context, base, drafted_from = len(self.ids), self.cache.length, self.drafter.cache_length()
         room = self.end - context - 1
         # 1) draft: the target's own token comes on top, so one less than the tokens still wanted

@@ -57,6 +57,12 @@ class Round:
         """Proposed tokens that were emitted."""
         return min(len(self.path), len(self.emitted))
 
+    def provenance(self) -> list[tuple[int, str]]:
+        """(token, role) of each emitted token: "accepted" proposals, then the target's own, which is a "correction"
+        after a rejection, a "bonus" after none, and just "target" where nothing was proposed (plain decoding)."""
+        own = "target" if not self.tokens else "bonus" if self.bonus else "correction"
+        return [(token, "accepted" if k < len(self.path) else own) for k, token in enumerate(self.emitted)]
+
     @property
     def proposed(self) -> int:
         """Proposed tokens, without those deeper than a cut."""

@@ -26,10 +26,13 @@ ORIGINS = (SAMPLED, WITHOUT_REPLACEMENT, CHOSEN)
 
 @dataclass(frozen=True)
 class TokenTree:
-    """tokens (N,), parents (N,), draft_probs {node with children: q (V,)}, origin: how children were chosen."""
+    """tokens (N,), parents (N,), draft_probs {node with children: q (V,)}, origin: how children were chosen.
+
+    Two trees are equal if tokens, parents and origin are.
+    """
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    draft_probs: dict[int, Tensor] = field(default_factory=dict)
+    draft_probs: dict[int, Tensor] = field(default_factory=dict, compare=False)
     origin: str = SAMPLED
 
     def __post_init__(self):

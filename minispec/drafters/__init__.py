@@ -1,8 +1,16 @@
 """Who proposes. Each drafter keeps its own state behind the protocol of `minispec.decoding.drafter`."""
 
+from .acceptance_head import AcceptanceHead
+from .adaptive import AdaptiveDrafter, LookAheadDrafter
+from .fallback import FallbackDrafter
 from .lm import LMDrafter
 from .lm_tree import DynamicTreeDrafter, TreeDrafter
 from .ngram import NgramDrafter
+from .quantised import int8
+from .suffix import SuffixDrafter
 from .table import TableDrafter
+from .vocab import SharedTokensDrafter, TextDrafter, Vocabularies
 
-__all__ = ["DynamicTreeDrafter", "LMDrafter", "NgramDrafter", "TableDrafter", "TreeDrafter"]
+__all__ = ["AcceptanceHead", "AdaptiveDrafter", "DynamicTreeDrafter", "FallbackDrafter", "LMDrafter",
+           "LookAheadDrafter", "NgramDrafter", "SharedTokensDrafter", "SuffixDrafter", "TableDrafter", "TextDrafter",
+           "TreeDrafter", "Vocabularies", "int8"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from ..decoding.dice import Dice
 from ..decoding.drafter import Verdict
 from ..decoding.request import as_batch
@@ -49,6 +51,8 @@ class LMDrafter:
             q = self.sampling.probs(logits[0, -1]).cpu()                             # (V,)
             tokens.append(dice.draw(q))
             draft_probs.append(q)
+            if not self.wants_more(tokens[-1], q, logits[0, -1]):
+                break
             feed = tokens[-1:]
         self.proposed = tuple(tokens)
         return TokenTree.chain(tokens, draft_probs)
@@ -62,6 +66,10 @@ class LMDrafter:
     def reach(self, room: int) -> int:
         """How deep the next proposal may go: its last token is never fed, so it may stand just past the context."""
         return min(room, self.length, self.draft.config.context - len(self.ids) + 1)
+
+    def wants_more(self, token: int, q: Tensor, logits: Tensor) -> bool:
+        """Draft on after this token, drawn from q (V,) and already proposed? See adaptive.py."""
+        return True
 
     def cache_length(self) -> int:
         return self.cache.length

@@ -43,7 +43,8 @@ class TableDrafter:
         for count in self.branching[:room]:
             start = len(tokens)
             for node in level:
-                draft_probs[node] = q = self.table[self.last if node == ROOT else tokens[node]]      # (V,)
+                q = self.table[self.last if node == ROOT else tokens[node]].clone()      # (V,): rules may write to it
+                draft_probs[node] = q
                 drawn = self.pick(q, count, dice)
                 tokens += drawn
                 parents += [node] * len(drawn)

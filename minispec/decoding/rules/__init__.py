@@ -4,11 +4,12 @@
     a chain drawn from q                    Token, Block (keeps more)
     branches drawn from q, either way       Recursive, Traversal (keeps more); KSeq with replacement only
     tokens chosen in any other way          Match
-Typical takes every tree, and is lossy.
+Typical takes every tree, and is lossy. ByOrigin has one rule for each kind: for drafters whose rounds differ.
 """
 
-from .base import Rule, left_over, residual
+from .base import Rule, left_over, ratio, residual
 from .block import Block
+from .by_origin import ByOrigin
 from .kseq import KSeq
 from .match import Match
 from .recursive import Recursive
@@ -16,4 +17,5 @@ from .token import Token
 from .traversal import Traversal
 from .typical import Typical
 
-__all__ = ["Block", "KSeq", "Match", "Recursive", "Rule", "Token", "Traversal", "Typical", "left_over", "residual"]
+__all__ = ["Block", "ByOrigin", "KSeq", "Match", "Recursive", "Rule", "Token", "Traversal", "Typical", "left_over",
+           "ratio", "residual"]

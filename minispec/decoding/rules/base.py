@@ -52,6 +52,17 @@ def _rule_for(tree: TokenTree) -> str:
     return "Token" if tree.is_chain and tree.origin == SAMPLED else "Recursive or rules.Traversal"
 
 
+def ratio(p: Tensor, q: Tensor, x: int) -> float:
+    """p(x) / q(x), for a token x that was drawn from q. (V,), (V,).
+
+    Raises ValueError if q cannot have drawn x: 0 in the denominator would accept it, whatever p says.
+    """
+    if not q[x] > 0:                                                       # NaN is no probability either
+        raise ValueError(f"token {x} was proposed, but its draft_probs give it the probability {float(q[x])}: "
+                         f"they must be what the dice drew from; for any other choice use rules.Match")
+    return float(p[x]) / float(q[x])
+
+
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """The law of the correction after q's token was rejected: max(p - q, 0), normalised. (V,), (V,) -> (V,).
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..dice import Dice
 from ..drafter import Verdict
 from ..tree import ROOT, SAMPLED, TokenTree
-from .base import Rule, residual
+from .base import Rule, ratio, residual
 
 
 class Block(Rule):
@@ -33,7 +33,7 @@ class Block(Rule):
         p, q = target_probs, [tree.draft_probs[node] for node in range(ROOT, len(tree) - 1)]
         P = [1.0]                                                          # the laws after i tokens are p[i] and q[i]
         for i, x in enumerate(tree.tokens):
-            P.append(min(1.0, P[i] * float(p[i][x] / q[i][x])))
+            P.append(min(1.0, P[i] * ratio(p[i], q[i], x)))
         h = [kept_there(P[i], p[i], q[i]) for i in range(len(tree))] + [P[-1]]
         longest = max([0] + [i for i in range(1, len(tree) + 1) if dice.accept(h[i])])        # every coin is thrown
         path = list(range(longest))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..dice import Dice
 from ..tree import SAMPLED, TokenTree
-from .base import residual, siblings
+from .base import ratio, residual, siblings
 from .recursive import Recursive
 
 
@@ -30,7 +30,7 @@ class KSeq(Recursive):
         q = tree.draft_probs[node]                                         # (V,)
         rho = price(p, q, len(children))
         for child, x, _ in children:
-            if dice.accept(min(1.0, float(p[x] / (rho * q[x])))):
+            if dice.accept(min(1.0, ratio(p, q, x) / rho)):
                 return child, p
         return None, residual(p, rho * q)
 
@@ -40,6 +40,8 @@ def price(p: Tensor, q: Tensor, k: int) -> float:
 
     Example: price(p, p, k) == 1, for a draft that is the target: every first child is accepted.
     """
+    if k == 1:
+        return 1.0                                                         # rules.Token's step
     p, q = p.numpy(), q.numpy()                                            # 60 small steps: numpy starts faster
     low, high = 1.0, float(k)
     for _ in range(60):

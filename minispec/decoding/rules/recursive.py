@@ -19,7 +19,7 @@ from torch import Tensor
 from ..dice import Dice
 from ..drafter import Verdict
 from ..tree import ROOT, SAMPLED, WITHOUT_REPLACEMENT, TokenTree
-from .base import Rule, residual, siblings
+from .base import Rule, ratio, residual, siblings
 
 
 class Recursive(Rule):
@@ -41,7 +41,7 @@ class Recursive(Rule):
     def judge(self, tree: TokenTree, node: int, p: Tensor, dice: Dice) -> tuple[int | None, Tensor]:
         """(the accepted child, p), or (None, what is left of p (V,)): all of p where the node has no children."""
         for child, x, q in siblings(tree, node):
-            if dice.accept(min(1.0, float(p[x] / q[x]))):
+            if dice.accept(min(1.0, ratio(p, q, x))):
                 return child, p
             p = residual(p, q)
         return None, p

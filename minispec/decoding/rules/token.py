@@ -11,7 +11,7 @@ from torch import Tensor
 from ..dice import Dice
 from ..drafter import Verdict
 from ..tree import ROOT, SAMPLED, TokenTree
-from .base import Rule, residual
+from .base import Rule, ratio, residual
 
 
 class Token(Rule):
@@ -26,7 +26,7 @@ class Token(Rule):
         node, path = ROOT, []
         for child, x in enumerate(tree.tokens):
             p, q = target_probs[node + 1], tree.draft_probs[node]          # (V,), (V,)
-            if not dice.accept(min(1.0, float(p[x] / q[x]))):
+            if not dice.accept(min(1.0, ratio(p, q, x))):
                 return Verdict(path, dice.draw(residual(p, q)), bonus=False)
             path.append(child)
             node = child

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..dice import Dice
 from ..drafter import Verdict
 from ..tree import ROOT, SAMPLED, WITHOUT_REPLACEMENT, TokenTree
-from .base import Rule, residual, siblings
+from .base import Rule, ratio, residual, siblings
 from .block import kept_there
 
 
@@ -30,7 +30,7 @@ class Traversal(Rule):
         def visit(node: int, mass: float) -> Verdict | None:
             p = target_probs[node + 1]                                     # (V,)
             for child, x, q in siblings(tree, node):
-                verdict = visit(child, min(1.0, mass * float(p[x] / q[x])))
+                verdict = visit(child, min(1.0, mass * ratio(p, q, x)))
                 if verdict is not None:
                     return verdict
                 p, mass = residual(mass * p, q), kept_there(mass, p, q)
