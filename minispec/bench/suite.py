@@ -44,6 +44,8 @@ class Method:
     fixed_chain: bool = False      # always proposes a chain of draft_length: the textbook formula holds
     drafts_with_model: bool = True       # one draft pass for each depth; False: proposing costs next to nothing
     frontier: int | None = None    # nodes a draft pass of a tree that is pruned when it has grown: `draft_passes`
+    one_pass: bool = False         # one draft pass a proposal, over mask tokens
+    passes: Passes | None = None   # what its passes cost, where it drafts with another model than the pair's
 
 
 def chain(length: int, rule: Rule | None = None) -> Method:
@@ -81,10 +83,15 @@ METHODS: dict[str, Method] = {
 
 def chosen(names: Iterable[str] | None = None) -> dict[str, Method]:
     """The methods of these names, default all. Raises ValueError for an unknown one."""
+    return {name: METHODS[name] for name in known(names, METHODS)}
+
+
+def known(names: Iterable[str] | None, offered: Iterable[str]) -> list[str]:
+    """These names, default all that are offered. Raises ValueError for one that is not."""
     for name in names or ():
-        if name not in METHODS:
-            raise ValueError(f"unknown method {name!r}: choose from {', '.join(METHODS)}")
-    return {name: METHODS[name] for name in names or METHODS}
+        if name not in offered:
+            raise ValueError(f"unknown method {name!r}: choose from {', '.join(offered)}")
+    return list(names or offered)
 
 
 def interleave(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: dict[str, Method], *,
@@ -134,8 +141,10 @@ def draft_passes(method: Method, r: Round) -> list[int]:
     if not (method.drafts_with_model and r.tokens):
         return []
     before, after, _ = r.draft_cache
-    if after == before:                                          # another than the model proposed
+    if after == before and not method.one_pass:                                          # another than the model proposed
         return []
+    if method.one_pass:
+        return [r.context - before + len(r.tokens) - 1]
     if method.frontier:
         full, rest = divmod(after - r.context, method.frontier)
         return [r.context - before] + [method.frontier] * full + [rest] * (rest > 0)
@@ -150,7 +159,7 @@ def row(name: str, method: Method | None, workload: str, temperature: float, gen
     measured = metrics(*(g.trace for g in generations))
     ratio = measured.tokens_per_second / metrics(*(g.trace for g in plain)).tokens_per_second
     rounds = [r for g in generations for r in g.trace.rounds]
-    predicted = 1.0 if method is None else predict(method, measured, rounds, passes)
+    predicted = 1.0 if method is None else predict(method, measured, rounds, method.passes or passes)
     return {
         "method": name, "workload": workload, "temperature": temperature,
         "draft_length": 0 if method is None else method.draft_length,

@@ -7,14 +7,18 @@ import json
 import sys
 from collections.abc import Callable
 from itertools import groupby
+from pathlib import Path
 
 from ..analysis.rounding import width_gap
 from ..bench import suite
 from ..bench.against import against_transformers
+from ..bench.more import MORE, available
 from ..bench.recorded import recorded
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
 from ..model.gpt import GPT
+from ..model.listening import Listening
+from ..model.pair import ASSETS
 from ..training.corpus import KINDS
 from . import common
 
@@ -25,7 +29,8 @@ EXAMPLE = ("python -m minispec bench --methods chain-4 chain-6 ngram-8\n"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--methods", nargs="+", metavar="NAME", help=f"default: all of {', '.join(suite.METHODS)}")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help=f"default: all of {', '.join(suite.METHODS)}, "
+                             f"and those for which the pair has the models: {', '.join(MORE)}")
     parser.add_argument("--workloads", nargs="+", default=["code"], metavar="NAME",
                         help=f"default: code, of {', '.join(KINDS)}")
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0], metavar="T", help="default: 0 1")
@@ -45,22 +50,25 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.recorded:
         return show(recorded(), args.json)
-    output, methods = common.check_output(args.output), suite.chosen(args.methods)
+    output, folder = common.check_output(args.output), ASSETS if args.pair is None else Path(args.pair)
+    names = suite.known(args.methods, [*suite.METHODS, *([] if args.model else available(folder))])
     texts = {workload: [prompt.text for prompt in prompts(workload, args.prompts)] for workload in args.workloads}
     for temperature in args.temperatures:
         suite.Sampling(temperature)                        # a bad one is refused before anything is timed
     target, draft, tokenizer = common.load_models(args)
+    target = Listening(target)
+    methods = {name: suite.METHODS.get(name) or MORE[name][1](target, draft, folder) for name in names}
     ids = {workload: [tokenizer.encode(text).ids for text in several] for workload, several in texts.items()}
     passes = measure_passes(target, draft)
     rows = suite.run(target, draft, ids, methods, passes, temperatures=args.temperatures,
                      max_new_tokens=args.max_new_tokens, seed=args.seed, on_generation=progress(args))
     clear_progress()
-    figures = {"environment": environment(target.device, target.wte.weight.dtype), "passes": passes.to_dict(),
+    figures = {"environment": environment(target.device, target.model.wte.weight.dtype), "passes": passes.to_dict(),
                "rounding": rounding(target, ids[args.workloads[0]][0]), "rows": rows}
     if args.transformers:
         workload = args.workloads[0]
         figures["against_transformers"] = [{"workload": workload, **r} for r in against_transformers(
-            target, draft, tokenizer, ids[workload], max_new_tokens=args.max_new_tokens)]
+            target.model, draft, tokenizer, ids[workload], max_new_tokens=args.max_new_tokens)]
     if output is not None:
         common.write_text(output, json.dumps(figures, indent=2, allow_nan=False) + "\n")
     if args.json:

@@ -2,7 +2,9 @@
 
 from .acceptance_head import AcceptanceHead
 from .adaptive import AdaptiveDrafter, LookAheadDrafter
+from .block import BlockDrafter
 from .fallback import FallbackDrafter
+from .heads import HeadsDrafter, load_heads
 from .lm import LMDrafter
 from .lm_tree import DynamicTreeDrafter, TreeDrafter
 from .ngram import NgramDrafter
@@ -11,6 +13,6 @@ from .suffix import SuffixDrafter
 from .table import TableDrafter
 from .vocab import SharedTokensDrafter, TextDrafter, Vocabularies
 
-__all__ = ["AcceptanceHead", "AdaptiveDrafter", "DynamicTreeDrafter", "FallbackDrafter", "LMDrafter",
-           "LookAheadDrafter", "NgramDrafter", "SharedTokensDrafter", "SuffixDrafter", "TableDrafter", "TextDrafter",
-           "TreeDrafter", "Vocabularies", "int8"]
+__all__ = ["AcceptanceHead", "AdaptiveDrafter", "BlockDrafter", "DynamicTreeDrafter", "FallbackDrafter",
+           "HeadsDrafter", "LMDrafter", "LookAheadDrafter", "NgramDrafter", "SharedTokensDrafter", "SuffixDrafter",
+           "TableDrafter", "TextDrafter", "TreeDrafter", "Vocabularies", "int8", "load_heads"]
