@@ -1,4 +1,4 @@
-"""A lesson in a real JupyterLab, in a real browser: run all cells, move the stepper with a key, see the picture change."""
+"""A lesson in a real JupyterLab, in a real browser: run all cells, move the stepper by a key, see it change."""
 
 import os
 import shutil
@@ -35,7 +35,8 @@ def lab(tmp_path):
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
          f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=lesson"],
-        cwd=folder, env=os.environ | own | {"IPYTHONDIR": str(home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        cwd=folder, env=os.environ | own | {"IPYTHONDIR": str(home)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: answers(f"http://127.0.0.1:{port}/api?token=lesson"), "JupyterLab to start")
         yield f"http://127.0.0.1:{port}/lab/tree/00_tour.ipynb?token=lesson"

@@ -38,7 +38,8 @@ def lesson():
     ]}, "90_lesson.ipynb")
     for count, cell in enumerate((c for c in notebook["cells"] if c["cell_type"] == "code"), start=1):
         cell["execution_count"] = count
-    notebook["cells"][5]["outputs"] = [{"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}]
+    error = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}
+    notebook["cells"][5]["outputs"] = [error]
     return notebook
 
 
@@ -61,6 +62,10 @@ def shown(html):
     return [{"output_type": "execute_result", "metadata": {}, "execution_count": 1, "data": {"text/html": html}}]
 
 
+def displayed(data):
+    return [{"output_type": "display_data", "metadata": {}, "data": data}]
+
+
 def first(cell=1, **fields):
     """A change of one cell."""
     return lambda notebook: notebook["cells"][cell].update(fields)
@@ -79,7 +84,7 @@ WIDGET = {"application/vnd.jupyter.widget-view+json": {"model_id": "3f"}, "text/
     (first(outputs=shown("written\n/tmp/x.json")), "cell 2: a path of one machine: /tmp"),
     (first(outputs=shown(PICTURE)), "cell 2: a path of one machine: /home"),
     (first(outputs=shown("&lt;object at 0x7f12ab34cd56&gt;")), "cell 2: an object's address"),
-    (first(outputs=[{"output_type": "display_data", "metadata": {}, "data": WIDGET}]), "cell 2: an output names a widget"),
+    (first(outputs=displayed(WIDGET)), "cell 2: an output names a widget"),
     (lambda n: n["metadata"].update(widgets={}), "metadata that belongs to one run or one machine: widgets"),
     (first(metadata={"execution": {}}), "cell 2: metadata that belongs to one run or one machine: execution"),
     (lambda n: n["metadata"].update(kernelspec={"name": "venv"}), "the kernel is not python3"),
@@ -109,7 +114,7 @@ def test_each_fault_is_found_and_named_alone(written, change, said):
 def test_what_only_looks_like_a_fault_is_none(written):
     notebook = lesson()
     notebook["cells"][1]["source"] = 'print("T:\\n", "a/tmp/b", "and/or", 0x7f)'
-    notebook["cells"][1]["outputs"] = [{"output_type": "display_data", "metadata": {}, "data": {"image/png": "a /tmp/ b"}}]
+    notebook["cells"][1]["outputs"] = displayed({"image/png": "a /tmp/ b"})
     assert faults(written(notebook)) == []
 
 

@@ -55,13 +55,14 @@ def test_a_tree_is_drafted_at_temperature_0_too(page):
 
 
 def test_a_bad_trace_ends_in_one_line_and_leaves_the_old_page(run, folder, tmp_path):
-    (tmp_path / "page.html").write_text("old")
+    page = tmp_path / "page.html"
+    page.write_text("old")
     (tmp_path / "bad.json").write_text('{"prompt_length": 3}')
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\xff")
     for name, said in [("bad.json", "this is no trace"), ("bytes.json", "is not UTF-8 text"), ("none.json", "none.json")]:
-        status, out, err = run("player", "--pair", folder, "--output", tmp_path / "page.html", "--trace", tmp_path / name)
+        status, out, err = run("player", "--pair", folder, "--output", page, "--trace", tmp_path / name)
         assert (status, out, err.count("\n")) == (2, "", 1) and said in err
-    assert (tmp_path / "page.html").read_text() == "old"
+    assert page.read_text() == "old"
 
 
 def test_in_a_browser_the_keys_step_forward_and_back_and_it_ends_where_the_trace_ends(page, browser):

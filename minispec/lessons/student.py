@@ -1,8 +1,8 @@
 """Copies of the lessons for students: no outputs, no solutions, and the metadata by which nbgrader knows its cells.
 
 A cell tagged "exercise" becomes nbgrader's autograded answer: its `raise NotImplementedError` stands between `### BEGIN
-SOLUTION` and `### END SOLUTION`, so that `nbgrader generate_assignment` puts its own stub there and leaves the signature
-and the docstring. The cell tagged "check" after it becomes autograder tests, locked, with one point.
+SOLUTION` and `### END SOLUTION`, so that `nbgrader generate_assignment` puts its own stub there and leaves signature and
+docstring. The cell tagged "check" after it becomes autograder tests, locked, with one point.
 
 A check never raises while a student works, so that an untouched copy runs from top to bottom. nbgrader grades by
 exceptions; while it grades or validates, checks raise (see check/base.py).
@@ -44,7 +44,8 @@ def student_version(notebook: dict, name: str) -> dict:
             exercises += 1
             cell["source"], stubs = STUB.subn(REGION, cell["source"])
             if stubs != 1:
-                raise ValueError(f"{name}, cell {number}: an exercise has one line raise NotImplementedError, not {stubs}")
+                raise ValueError(f"{name}, cell {number}: an exercise has one line raise NotImplementedError, "
+                                 f"not {stubs}")
             cell["metadata"]["nbgrader"] = _metadata(f"exercise-{exercises}", solution=True)
         elif "check" in tags_of(cell):
             found = CHECK.match(last_line(cell))
