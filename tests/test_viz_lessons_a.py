@@ -110,8 +110,8 @@ def test_passes_of_plain_decoding_by_hand(prompt, new):
 
 def test_passes_of_a_speculative_run_are_the_trace_s():
     trace = traces()["chain"]
-    for (cached, fed), r in zip(passes_of(trace)[1:], trace.rounds, strict=True):
-        assert (cached, fed) == (r.context - 1, 1 + len(r.tokens))
+    assert passes_of(trace)[1:] == [(r.context - 1, 1 + len(r.tokens)) for r in trace.rounds]
+    assert without_cache(trace)[1:] == [(0, r.context + len(r.tokens)) for r in trace.rounds]
 
 
 def test_the_grid_shows_each_position_as_computed_or_read():
@@ -144,6 +144,8 @@ def test_a_departure_is_told_in_words():
 def test_compare_marks_what_differs():
     drawing = compare(["a", "b", "c"], [1, 2, 0], [1, 3, 0], "Three numbers")
     assert "Wrong at: b." in drawing
+    assert words(drawing).count("✗") == words(drawing).count("✓") == 2              # one each, and the legend's
+    assert "-1 ✗" in words(compare(["a"], [1], [-1], "A value without a bar"))
     heights = {title: float(h) for h, title in re.findall(r'height="(\S+)" fill="\S+"[^>]*><title>(.*?)</title>', drawing)}
     assert heights["b: 2"] / heights["b: 3"] == pytest.approx(2 / 3, abs=0.01) and "c: 0" not in heights
     with pytest.raises(ValueError, match="2 labels, 1 right and 2 given"):
