@@ -43,6 +43,16 @@ def wait_for(ready: Callable[[], object], what: str, seconds: float = PATIENCE) 
     raise TimeoutError(f"waited {seconds} s for {what}")
 
 
+def stop(process: subprocess.Popen, seconds: float = 30) -> None:
+    """Ask the process to end, and make it end."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Browser:
     """One page. errors: what it wrote to the console as an error, and the exceptions that nobody caught."""
 
@@ -53,6 +63,14 @@ class Browser:
              f"--user-data-dir={profile}", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.errors: list[str] = []
         self.sent = 0
+        try:
+            self.connect(profile)
+        except BaseException:
+            stop(self.process)
+            raise
+
+    def connect(self, profile: Path) -> None:
+        """Find the page that Chromium opened, and listen to it."""
         port_file = profile / "DevToolsActivePort"
         port = wait_for(lambda: port_file.exists() and port_file.read_text().split("\n")[0], "Chromium to start")
         targets = wait_for(lambda: [t for t in self.targets(port) if t["type"] == "page"], "a page")
@@ -72,8 +90,7 @@ class Browser:
 
     def __exit__(self, *error: object) -> None:
         self.socket.close()
-        self.process.terminate()
-        self.process.wait(timeout=PATIENCE)
+        stop(self.process)
 
     def call(self, method: str, **params: object) -> dict:
         """One command -> its result; what the page reports meanwhile is looked at for errors."""
@@ -116,10 +133,14 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def click(self, selector: str) -> None:
-        """The mouse goes to the middle of the first element that the selector finds, and its left button is pressed."""
-        self.wait(f"document.querySelector({json.dumps(selector)})")
-        x, y = self.evaluate(f"(box => [box.x + box.width / 2, box.y + box.height / 2])"
-                             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())")
+        """The mouse goes to the middle of the first such element, once it can be seen there, and presses its button."""
+        self.call("Runtime.evaluate", expression=f"""function middle() {{
+            const found = document.querySelector({json.dumps(selector)}), box = found?.getBoundingClientRect();
+            const x = box?.x + box?.width / 2, y = box?.y + box?.height / 2;
+            return box?.width && found.contains(document.elementFromPoint(x, y)) ? [x, y] : null;
+        }}""")
+        self.wait("middle()")
+        x, y = self.evaluate("middle()")
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         for event in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=event, x=x, y=y, button="left", clickCount=1)

@@ -181,10 +181,11 @@ def measure(monkeypatch, seconds, **options):
     calls, counts = [], {}
 
     def timed(run, device):
+        before = len(calls)
         run()
         name, width, _ = calls[-1]
         counts[name, width] = counts.get((name, width), 0) + 1
-        return seconds(name, width, counts[name, width])
+        return seconds(name, width, counts[name, width]) * (len(calls) - before)
 
     monkeypatch.setattr(timing, "timed", timed)
     return measure_passes(Spy("target", calls), Spy("draft", calls), **options), calls
@@ -207,9 +208,10 @@ def test_cost_and_verify_curve_are_ratios_of_medians_and_the_first_time_round_do
 
 def test_passes_take_turns_over_caches_that_were_rolled_back(monkeypatch):
     _, calls = measure(monkeypatch, lambda *_: 1.0, context=20, widths=(2, 4), repeats=3)
-    fills, timed = calls[:6], calls[6:]
+    fills, timed_calls = calls[:6], calls[6:]
     assert [call[1:] for call in fills] == [(20, 0)] * 6
-    assert timed == [(name, width, 20) for name in ("target", "draft") for width in (1, 2, 4)] * 4
+    turn = [("target", 1), ("target", 2), ("target", 4), *[("draft", 1)] * timing.IN_A_ROW, ("draft", 2), ("draft", 4)]
+    assert timed_calls == [(name, width, 20) for name, width in turn] * 4
 
 
 def test_context_and_widths_give_way_to_a_short_context(monkeypatch):

@@ -85,6 +85,20 @@ def test_recipes_that_start_from_a_pair_take_no_text(run, workshop):
     assert status == 2 and "--text is for the target" in err
 
 
+def test_training_can_start_from_given_weights(run, workshop):
+    first, more = workshop / "first", workshop / "more"
+    own_text = ["--text", workshop / "novel.txt", "--json"]
+    losses = []
+    for options in (["--steps", 250, "--output", first], ["--output", more], ["--output", more, "--start",
+                                                                             first / "target.safetensors"]):
+        status, out, _ = run("train", *own_text, *options)
+        losses.append(*json.loads(out)["held_out_nats_per_token"].values())
+        assert status == 0
+    assert losses[2] < losses[1] - 0.5, "one step from scratch, and one step on"
+    status, _, err = run("train", *own_text, "--output", more, "--start", pair.ASSETS / "target.safetensors")
+    assert status == 2 and "cannot start from a model with" in err
+
+
 def test_own_text_is_stored_where_recipes_look_and_its_end_is_kept_for_validation(workshop, folder):
     tokenizer, text = load_pair(folder)[2], (workshop / "novel.txt").read_text()
     kind = add_text(tokenizer, workshop / "novel.txt")

@@ -10,10 +10,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from browser import wait_for
+from browser import stop, wait_for
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-IDLE = "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status == 'idle'"
+IDLE = "document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"      # before, cells are not run
 PROMPTS = "[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')].map(prompt => prompt.textContent).join(' ')"
 HANDLE = ".widget-hslider .noUi-handle"
 STEPPER = f"document.querySelector('{HANDLE}').closest('.widget-vbox')"
@@ -41,8 +41,7 @@ def lab(tmp_path):
         wait_for(lambda: answers(f"http://127.0.0.1:{port}/api?token=lesson"), "JupyterLab to start")
         yield f"http://127.0.0.1:{port}/lab/tree/00_tour.ipynb?token=lesson"
     finally:
-        server.terminate()
-        server.wait(timeout=60)
+        stop(server)
 
 
 def answers(url):
@@ -57,9 +56,11 @@ def test_the_tour_runs_and_its_stepper_moves_by_keyboard(browser, lab):
     browser.open(lab)
     browser.wait(IDLE)
     browser.click(".jp-NotebookPanel .jp-MarkdownOutput")
+    browser.wait("document.activeElement.closest('.jp-Notebook')")
     browser.evaluate("[...document.querySelectorAll('.lm-MenuBar-item')].find(e => e.textContent == 'Run').id = 'run'")
     browser.click("#run")
-    browser.click('.lm-Menu-item[data-command="runmenu:run-all"]')
+    browser.click('.lm-Menu-item[data-command="runmenu:run-all"]:not(.lm-mod-disabled)')
+    browser.wait(f"{PROMPTS}.includes('*')", 60)
     browser.wait(f"document.querySelector('{HANDLE}')")
     browser.wait(f"!{PROMPTS}.includes('*')")
     first = browser.evaluate(DRAWING)

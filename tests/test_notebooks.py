@@ -1,4 +1,4 @@
-"""The committed lessons: clean, listed in the README, with exercises that a student can start and that can be solved."""
+"""The committed lessons: clean, listed in the README, with exercises that a student can start and solve."""
 
 from pathlib import Path
 

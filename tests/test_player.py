@@ -59,7 +59,8 @@ def test_a_bad_trace_ends_in_one_line_and_leaves_the_old_page(run, folder, tmp_p
     page.write_text("old")
     (tmp_path / "bad.json").write_text('{"prompt_length": 3}')
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\xff")
-    for name, said in [("bad.json", "this is no trace"), ("bytes.json", "is not UTF-8 text"), ("none.json", "none.json")]:
+    faults = {"bad.json": "this is no trace", "bytes.json": "is not UTF-8 text", "none.json": "none.json"}
+    for name, said in faults.items():
         status, out, err = run("player", "--pair", folder, "--output", page, "--trace", tmp_path / name)
         assert (status, out, err.count("\n")) == (2, "", 1) and said in err
     assert page.read_text() == "old"

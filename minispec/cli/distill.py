@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_name(recipe: distill.Distillation, args: argparse.Namespace, target: Path) -> str:
     """A checkpoint belongs to one run: whatever differs from the shipped recipe goes into its name."""
-    other_target = [hashlib.sha256(target.read_bytes()).hexdigest()[:12]] if args.target is not None else []
+    other_target = [train.digest(target)] if args.target is not None else []
     other_text = [kind for kind in recipe.weights if kind.startswith("text-")]
     other_loss = [args.loss] if args.loss != distill.DRAFT.loss else []
     return "-".join([recipe.name, *other_target, *other_text, *other_loss])

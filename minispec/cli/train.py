@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
                         help="default: target. From a pair: block, its draft learns to propose several tokens in one pass; "
                              "heads, its target learns to guess several tokens ahead")
     parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
+    parser.add_argument("--start", metavar="FILE", help="begin with the weights of this target, not with random ones")
     training_options(parser)
 
 
@@ -56,13 +58,20 @@ def run(args: argparse.Namespace) -> None:
     if args.text is not None:
         kind = add_text(tokenizer, args.text)
         recipe = replace(recipe, name=f"{recipe.name}-{kind}", weights={kind: 1.0})
+    start = None if args.start is None else pair.load_model(args.start, device=device)
+    if start is not None:                                        # other weights, another run
+        recipe = replace(recipe, name=f"{recipe.name}-on-{digest(Path(args.start))}")
     with resumable(), torch.device(device):
-        model = recipes.train(recipe, tokenizer, report=log)
+        model = recipes.train(recipe, tokenizer, report=log, start=start)
     unread = recipes.held_out(tokenizer, recipe.weights)
     losses = {kind: round(recipes.text_loss(model, data, batches=16), 3) for kind, data in unread.items()}
     card = {"recipe": recipe.name, "data": recipe.weights, **circumstances(model, recipe),
             "held_out_nats_per_token": losses}
     save(output, "target", model, card, tokenizer, args.json)
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
 
 def run_from_pair(args: argparse.Namespace) -> None:

@@ -20,7 +20,8 @@ class Source:
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         head = f"<p>From <code>{escape(self.module)}</code>:</p>"
-        return {"text/plain": self.text, "text/html": f'{head}<pre style="font-size:15px">{escape(self.text)}</pre>'}
+        code = f'<pre style="font-size:15px;font-family:monospace">{escape(self.text)}</pre>'
+        return {"text/plain": self.text, "text/html": head + code}
 
 
 def source(code: Callable | type) -> Source:

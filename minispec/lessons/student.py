@@ -1,8 +1,8 @@
 """Copies of the lessons for students: no outputs, no solutions, and the metadata by which nbgrader knows its cells.
 
 A cell tagged "exercise" becomes nbgrader's autograded answer: its `raise NotImplementedError` stands between `### BEGIN
-SOLUTION` and `### END SOLUTION`, so that `nbgrader generate_assignment` puts its own stub there and leaves signature and
-docstring. The cell tagged "check" after it becomes autograder tests, locked, with one point.
+SOLUTION` and `### END SOLUTION`, where `nbgrader generate_assignment` puts its own stub, and leaves the rest. The cell
+tagged "check" after it becomes autograder tests, locked, with one point.
 
 A check never raises while a student works, so that an untouched copy runs from top to bottom. nbgrader grades by
 exceptions; while it grades or validates, checks raise (see check/base.py).

@@ -38,7 +38,7 @@ class Distillation:
 
 
 DRAFT = Distillation("draft", GPTConfig(n_layer=2, n_head=4, n_embd=256, context=512),
-                     {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=600, short_until=0.85))
+                     {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=1150, short_until=0.85))
 
 
 @torch.inference_mode()

@@ -38,8 +38,13 @@ def tv(draft_logits: Tensor, target_logits: Tensor) -> Tensor:
 
 
 def kl_to_tv(draft_logits: Tensor, target_logits: Tensor, progress: float) -> Tensor:
-    """(1 - progress) KL + progress TV: start where KL has gradient, end at the rejection rate itself. (..., V) -> (...)."""
-    return (1 - progress) * kl(draft_logits, target_logits) + progress * tv(draft_logits, target_logits)
+    """(1 - progress) KL + progress TV: start where KL has gradient, end at the rejection rate itself. (..., V) -> (...).
+
+    As the two functions above, from one softmax of each side: over a vocabulary they are half of a step's time.
+    """
+    log_p, log_q = target_logits.float().log_softmax(-1), draft_logits.float().log_softmax(-1)
+    p, q = log_p.exp(), log_q.exp()
+    return (1 - progress) * (p * (log_p - log_q)).sum(-1) + progress * (1 - torch.minimum(p, q).sum(-1))
 
 
 DISTILL: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {

@@ -50,10 +50,17 @@ def text_loss(model: GPT, data: Mixture, batches: int = 4, size: int = 8, length
     return total / batches
 
 
-def train(recipe: Recipe, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> GPT:
-    """Run a recipe from scratch, or on from its checkpoint in the cache folder."""
+def train(recipe: Recipe, tokenizer: Tokenizer, report: Callable[[str], None] = print, start: GPT | None = None) -> GPT:
+    """Run a recipe from scratch, or on from its checkpoint in the cache folder. start: weights to begin with.
+
+    Raises ValueError if `start` is of another architecture than the recipe's.
+    """
     torch.manual_seed(recipe.seed)
     model, length = GPT(recipe.config), min(256, recipe.config.context)
+    if start is not None:
+        if start.config != recipe.config:
+            raise ValueError(f"cannot start from a model with {start.config}: the recipe {recipe.name} has {recipe.config}")
+        model.load_state_dict(start.state_dict())
     validation = {kind: mixture(tokenizer, {kind: 1.0}, "validation") for kind in recipe.weights}
     fit(model, lambda batch, _: losses.cross_entropy(model(batch[:, :-1]), batch[:, 1:]),
         mixture(tokenizer, recipe.weights, "train"), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
