@@ -1,6 +1,7 @@
 """Recorded measurements: found by device, shown with their provenance, and honest where there is none."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,15 @@ def test_whatever_ships_has_its_whole_provenance():
         assert set(figures["environment"]) == set(ENVIRONMENT)
         assert "dirty" not in figures["environment"]["commit"], "measured on files that nobody can find again"
         assert recorded.provenance(figures).startswith("recorded: ")
+
+
+def test_the_readmes_table_is_the_recorded_one():
+    figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
+    ratios = {(r["method"], r["workload"], r["temperature"]): r["ratio_to_plain"] for r in figures["rows"]}
+    lines = (Path(__file__).parent.parent / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines.split("\n") if line.startswith("|")]
+    columns = [(name.split(",")[0], float(name.split("=")[1])) for name in head[1:]]
+    assert len(rows) == 8
+    for method, *cells in rows:
+        assert cells == [f"{ratios[method, *column]:.2f}" for column in columns]
+    assert figures["environment"]["date"] in lines and figures["environment"]["device"] in lines

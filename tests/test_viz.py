@@ -32,7 +32,7 @@ from minispec.viz.bars import columns
 from minispec.viz.cache_states import STEPS, cache_states, fates, slot_tokens
 from minispec.viz.charts import ticks
 from minispec.viz.curves import distances, noise_limit, wilson
-from minispec.viz.dart import residual_slices, throws
+from minispec.viz.dart import LEFT, WIDE, residual_slices, throws
 from minispec.viz.gantt import arrivals, spans
 from minispec.viz.surface import contrast
 
@@ -270,6 +270,17 @@ def test_the_dart_falls_on_the_token_that_was_drawn():
         hit = next(s for s in slices if s.start <= second.u < s.stop)
         assert hit.token == r.token == second.result and abs(hit.stop - hit.start - second.chance) < 1e-9
     assert rejections > 1
+
+
+@pytest.mark.parametrize("u", [k / 40 + 0.01 for k in range(39)])
+def test_no_words_lie_under_the_dart(u):
+    coin = Outcome("accept", 0.55, int(u < 0.55), u)
+    picture = dart({0: 0.55, 1: 0.45}, {0: 1.0}, 0, coin, None if coin.result else Outcome("draw", 1.0, 1, u), decode)
+    line = LEFT + WIDE * u
+    for x, y, words in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', picture):
+        if float(y) in (70 + 29, 246 + 29):
+            half = svg.text_width(words, mono=float(y) > 200, bold=True) / 2
+            assert abs(float(x) - line) > half, words
 
 
 @pytest.mark.parametrize("name", ["tree", "ngram", "by hand", "block"])

@@ -78,7 +78,7 @@ class Speculation:
         if self.stop_reason:
             raise ValueError(f"the generation has ended ({self.stop_reason}): start another")
         clock = [time.perf_counter()]
-        dice.take_outcomes()                                     # whatever was thrown before belongs to no round
+        dice.take_outcomes()                                     # throws from before belong to no round
         context, base, drafted_from = len(self.ids), self.cache.length, self.drafter.cache_length()
         room = self.end - context - 1
         # 1) draft: the target's own token comes on top, so one less than the tokens still wanted

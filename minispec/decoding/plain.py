@@ -36,7 +36,7 @@ def generate(target: GPT, prompt: Sequence[int], *, max_new_tokens: int = 64, sa
 
     while len(ids) < end:
         before, clock = cache.length, [time.perf_counter()] * 2       # nothing is drafted
-        dice.take_outcomes()                                          # whatever was thrown before belongs to no round
+        dice.take_outcomes()                                          # throws from before belong to no round
         probs = sampling.probs(target(as_batch(ids[-1:], target), cache)[0]).cpu()       # (1, V)
         clock.append(time.perf_counter())
         token = dice.draw(probs[0])

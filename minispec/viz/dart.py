@@ -84,7 +84,7 @@ def dart(p: Law, q: Law, token: int, coin: Outcome, second: Outcome | None, deco
     kept = bool(coin.result)
     question = f"1  Keep “{name}”?  It stays if u is below min(1, p/q) = {coin.chance:.3f}"
     body = [draw.text(LEFT, 30, question, 18, bold=True),
-            *strip(70, [("accepted", 0.0, coin.chance, "accept"), ("rejected", coin.chance, 1.0, "reject")]),
+            *strip(70, [("accepted", 0.0, coin.chance, "accept"), ("rejected", coin.chance, 1.0, "reject")], coin.u),
             *arrow(70, coin.u, f"u = {coin.u:.3f}: {'✓ accepted' if kept else '✗ rejected'}")]
     alt = (f"First throw u = {coin.u:.3f} against {coin.chance:.3f}: {name} is {'accepted' if kept else 'rejected'}.")
     if second is None:
@@ -95,7 +95,7 @@ def dart(p: Law, q: Law, token: int, coin: Outcome, second: Outcome | None, deco
     if slices:
         spans = [("correction" if s.token == second.result else "unjudged", s.start, s.stop,
                   draw.visible(decode([s.token]))) for s in slices]
-        body += strip(246, spans, mono=True)
+        body += strip(246, spans, second.u, mono=True)
     else:                                                # where its slice begins can't be known: only its width
         body += strip(246, [("correction", 0.0, second.chance, picked),
                             ("unjudged", second.chance, 1.0, "the residual's other tokens")])
@@ -105,9 +105,10 @@ def dart(p: Law, q: Law, token: int, coin: Outcome, second: Outcome | None, deco
     return draw.svg(352, body, "The acceptance dart", f"{alt} Second throw: the correction is {picked}.")
 
 
-def strip(y: float, spans: Sequence[tuple[str, float, float, str]], mono: bool = False) -> list[str]:
-    """The unit interval, 46 high, cut into (role, start, stop, words); words are shown where they fit. Ends are
-    marked.
+def strip(y: float, spans: Sequence[tuple[str, float, float, str]], u: float | None = None, mono: bool = False,
+          ) -> list[str]:
+    """The unit interval, 46 high, cut into (role, start, stop, words); words are shown where they fit, beside the dart
+    at u. Ends are marked.
     """
     parts = []
     for role, start, stop, words in spans:
@@ -117,6 +118,8 @@ def strip(y: float, spans: Sequence[tuple[str, float, float, str]], mono: bool =
         r, label = draw.ROLES[role], f"{draw.ROLES[role].glyph} {words}".strip("– ")
         wide = draw.text_width(label, mono=mono, bold=True)
         parts.append(draw.chip(x, y, w, 46, role, glyph=False, title=f"{words}: {stop - start:.4f}"))
+        if u is not None and start < u < stop:           # the dart stands in this part: the wider side has the words
+            x, w = (x, WIDE * (u - start)) if u - start > stop - u else (LEFT + WIDE * u, WIDE * (stop - u))
         if wide + 12 <= w:
             parts += [draw.rect(x + (w - wide) / 2 - 3, y + 11, wide + 6, 24, r.tint),
                       draw.text(x + w / 2, y + 29, label, anchor="middle", mono=mono, bold=True)]
