@@ -6,12 +6,10 @@ GPU did, and when; where no file is recorded for a device, there is nothing to s
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..model.files import read_json
+from ..model.pair import ASSETS
 
-ASSETS = Path(__file__).parent.parent / "assets"
-PROVENANCE = "recorded: {device}, {dtype}, {threads} threads, torch {torch}, python {python}, {date}, {commit}"
+MACHINE = "{device}, {dtype}, {threads} threads, torch {torch}, python {python}, {date}, {commit}"
 
 
 def recorded(device: str | None = None) -> list[dict]:
@@ -21,4 +19,4 @@ def recorded(device: str | None = None) -> list[dict]:
 
 def provenance(figures: dict) -> str:
     """One line: device, dtype, threads, versions, date and commit of the run."""
-    return PROVENANCE.format(**figures["environment"])
+    return "recorded: " + MACHINE.format(**figures["environment"])

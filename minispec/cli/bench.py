@@ -13,7 +13,7 @@ from ..analysis.rounding import width_gap
 from ..bench import suite
 from ..bench.against import against_transformers
 from ..bench.more import MORE, available
-from ..bench.recorded import recorded
+from ..bench.recorded import MACHINE, recorded
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
 from ..model.gpt import GPT
@@ -112,8 +112,7 @@ def report(figures: dict) -> str:
     """The tables: one for each workload and temperature."""
     passes = figures["passes"]
     lines = [
-        "{device}, {dtype}, {threads} threads, torch {torch}, python {python}, {date}, {commit}".format(
-            **figures["environment"]),
+        MACHINE.format(**figures["environment"]),
         "decoding time only: the prefill is not in it. One-token target pass {:.2f} ms, draft pass c = {:.3f}".format(
             1000 * passes["target_seconds"], passes["cost"]),
         "verify curve  " + "  ".join(f"v({k}) = {v:.2f}" for k, v in passes["verify_curve"].items())]

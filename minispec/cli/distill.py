@@ -47,7 +47,6 @@ def run(args: argparse.Namespace) -> None:
 
 def run_name(recipe: distill.Distillation, args: argparse.Namespace, target: Path) -> str:
     """A checkpoint belongs to one run: whatever differs from the shipped recipe goes into its name."""
-    other_target = [train.digest(target)] if args.target is not None else []
     other_text = [kind for kind in recipe.weights if kind.startswith("text-")]
     other_loss = [args.loss] if args.loss != distill.DRAFT.loss else []
-    return "-".join([recipe.name, *other_target, *other_text, *other_loss])
+    return "-".join([recipe.name, train.digest(target), *other_text, *other_loss])

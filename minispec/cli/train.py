@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def digest(file: Path) -> str:
+    """Twelve hexadecimal digits that tell one file of weights from another."""
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
 
@@ -79,16 +80,16 @@ def run_from_pair(args: argparse.Namespace) -> None:
     if args.text is not None:
         raise ValueError(f"--text is for the target: the recipe {args.recipe} reads what its pair was distilled on")
     device, output = common.device_of(args), folder_of(args)
-    recipe = adapt(RECIPES[args.recipe], args)
-    if args.pair is not None:                                    # another pair is another run
-        recipe = replace(recipe, name=f"{recipe.name}-{Path(args.pair).resolve().name}")
     target, draft, tokenizer = pair.load_pair(args.pair, device=device)
+    recipe = adapt(RECIPES[args.recipe], args)                   # another pair is another run
+    folder = pair.ASSETS if args.pair is None else Path(args.pair)
+    recipe = replace(recipe, name=f"{recipe.name}-{digest(folder / 'target.safetensors')}")
     with resumable():
         if args.recipe == "block":
             model, own = block.distill_block(recipe, draft, target, tokenizer, report=log), {"depths": recipe.depths}
         else:
             model, own = heads.distill_heads(recipe, target, tokenizer, report=log), {"head_weight": recipe.weight}
-    card = {"recipe": recipe.name, "data": recipe.weights, "loss": recipe.loss, **own, **circumstances(model, recipe)}
+    card = {"recipe": args.recipe, "data": recipe.weights, "loss": recipe.loss, **own, **circumstances(model, recipe)}
     save(output, args.recipe, model, card, tokenizer, args.json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn as nn
 from torch import Tensor
 
@@ -32,7 +33,7 @@ class Listening(nn.Module):
         return self.model.config
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         return self.model.device
 
     def new_cache(self, capacity: int | None = None, batch: int = 1) -> KVCache:

@@ -40,7 +40,7 @@ def tv(draft_logits: Tensor, target_logits: Tensor) -> Tensor:
 def kl_to_tv(draft_logits: Tensor, target_logits: Tensor, progress: float) -> Tensor:
     """(1 - progress) KL + progress TV: start where KL has gradient, end at the rejection rate itself. (..., V) -> (...).
 
-    As the two functions above, from one softmax of each side: over a vocabulary they are half of a step's time.
+    As the two functions above, from one softmax of each side, since over a vocabulary that is what costs.
     """
     log_p, log_q = target_logits.float().log_softmax(-1), draft_logits.float().log_softmax(-1)
     p, q = log_p.exp(), log_q.exp()

@@ -1,6 +1,6 @@
 """Muon: momentum whose matrix updates are orthogonalised (Jordan et al. 2024; Liu et al. 2025, 2502.16982).
 
-`torch.optim.Muon` iterates in bfloat16, which is some thirty times slower on CPUs without bf16 units. This version
+`torch.optim.Muon` iterates in bfloat16, which is slow on CPUs without bf16 units. This version
 iterates in the gradient's own dtype and on the small Gram matrix, which squares the spread of the singular values: in
 bfloat16 it would lose them. The step is scaled to the size of an
 AdamW step (2502.16982, section 2.2), so one learning rate serves matrices here and vectors in AdamW.
