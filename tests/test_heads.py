@@ -40,12 +40,18 @@ def test_the_loop_has_the_targets_law(rule, branching, origin):
     assert law_error(loop, sequential_law(target.model, (1, 0), 4, sampling=sampling)) <= 1e-12
 
 
-def test_what_is_heard_is_the_input_of_the_last_norm():
-    model, seen = tiny_gpt(5), []
-    target = Listening(model)
+def test_what_is_heard_is_the_input_of_the_last_norm_and_of_each_block():
+    model, seen, inside = tiny_gpt(5), [], []
+    target, cache = Listening(model), model.new_cache()
     model.ln_f.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    logits = target(torch.tensor([[1, 2, 3]]))
-    assert torch.equal(target.latest, seen[0]) and torch.equal(logits, model(torch.tensor([[1, 2, 3]])))
+    for block in model.h:
+        block.register_forward_hook(lambda module, inputs, output: inside.append(output))
+    for tokens in ([1, 2, 3], [4]):                               # each pass replaces what was heard before
+        seen.clear(), inside.clear()
+        target(torch.tensor([tokens]), cache)
+        assert torch.equal(target.latest, seen[0]) and target.cache is cache
+        assert len(target.streams) == 2 and all(map(torch.equal, target.streams, inside))
+    assert torch.equal(Listening(model)(torch.tensor([[1, 2, 3]])), model(torch.tensor([[1, 2, 3]])))
 
 
 @pytest.mark.parametrize("branching, origin, rule", [((1, 1, 1), SAMPLED, rules.Token()), ((2, 2), CHOSEN, rules.Match())])

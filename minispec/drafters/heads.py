@@ -13,7 +13,6 @@ either: it is h's own guess, or the correction of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,8 @@ from ..decoding.dice import Dice
 from ..decoding.drafter import Verdict
 from ..decoding.sampling import Sampling
 from ..decoding.tree import CHOSEN, ROOT, SAMPLED, TokenTree, uniform_parents
-from ..model.files import read_weights
 from ..model.listening import Listening
+from ..model.pair import load_part
 from .lm_tree import pick
 
 
@@ -114,10 +113,4 @@ class HeadsDrafter:
 
 def load_heads(path: str | Path, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Heads:
     """Read heads written by `save_model`. Raises ValueError, naming the file, if it is missing, damaged or foreign."""
-    weights, metadata = read_weights(Path(path))
-    try:
-        heads = Heads(HeadsConfig(**json.loads(metadata["config"])))
-        heads.load_state_dict({name: weight.float() for name, weight in weights.items()})
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{Path(path).name} holds no heads: {error}") from None
-    return heads.to(device, dtype).eval().requires_grad_(False)
+    return load_part(path, lambda config: Heads(HeadsConfig(**config)), "heads", dtype=dtype, device=device)

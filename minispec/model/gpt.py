@@ -117,17 +117,19 @@ class GPT(nn.Module):
         return self.wte(tokens) + self.wpe(positions)
 
     def run_layers(self, x: Tensor, start: int = 0, stop: int | None = None, *, cache: KVCache | None = None,
-                   at: int | None = None, mask: Tensor | None = None) -> Tensor:
+                   at: int | None = None, mask: Tensor | None = None, streams: list[Tensor] | None = None) -> Tensor:
         """Run layers start..stop-1 on the residual stream x (B, T, C) -> (B, T, C).
 
         With a cache, the T rows are written to cache positions `at`..at+T-1 (default: its length), which this call
         does not advance. `mask` (T, K), bool, says which of the last K positions each row may see (earlier ones: all);
-        without it rows are causal.
+        without it rows are causal. `streams`, if given, gets the residual stream after each layer appended.
         """
         at = (cache.length if at is None else at) if cache is not None else 0
         full = self._attention_mask(mask, x.shape[1], at, x.device)
         for layer in range(start, self.config.n_layer if stop is None else stop):
             x = self.h[layer](x, layer, cache, at, full)
+            if streams is not None:
+                streams.append(x)
         return x
 
     def unembed(self, x: Tensor) -> Tensor:
@@ -160,8 +162,11 @@ class GPT(nn.Module):
         return self.unembed(self.hidden(tokens, cache, positions=positions, mask=mask))          # (B, T, V)
 
     def hidden(self, tokens: Tensor, cache: KVCache | None = None, *, positions: Tensor | None = None,
-               mask: Tensor | None = None) -> Tensor:
-        """A whole pass but for the head: as `forward`, up to the residual stream (B, T, C) after the last layer."""
+               mask: Tensor | None = None, streams: list[Tensor] | None = None) -> Tensor:
+        """A whole pass but for the head: as `forward`, up to the residual stream (B, T, C) after the last layer.
+
+        `streams`: see `run_layers`.
+        """
         B, T = tokens.shape
         past = cache.length if cache is not None else 0
         if positions is None:
@@ -169,7 +174,7 @@ class GPT(nn.Module):
                 raise ValueError(f"{past + T} positions do not fit the model's context of {self.config.context}")
             positions = torch.arange(past, past + T, device=tokens.device)           # (T,)
         x = self.embed(tokens, positions)                                            # (B, T, C)
-        x = self.run_layers(x, cache=cache, mask=mask)                               # (B, T, C)
+        x = self.run_layers(x, cache=cache, mask=mask, streams=streams)              # (B, T, C)
         if cache is not None:
             cache.advance(T)
         return x

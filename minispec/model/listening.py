@@ -1,4 +1,4 @@
-"""A target whose hidden states can be read: drafters that build on them wrap it, the loop doesn't notice."""
+"""A target whose inside can be read: drafters that build on it wrap it, the loop doesn't notice."""
 
 from __future__ import annotations
 
@@ -11,21 +11,29 @@ from .gpt import GPT, GPTConfig
 
 
 class Listening(nn.Module):
-    """Called as `model` is. After each pass `latest` (B, T, C) holds the last layer's residual stream of the new rows,
-    from which `unembed` makes the logits: the features of EAGLE (2401.15077) and Medusa (2401.10774).
+    """Called as `model` is. Of the latest pass it keeps
 
-    Example: target = Listening(target); speculate(target, HeadsDrafter(target, heads), ids)
+        latest     (B, T, C) the residual stream of the new rows after the last layer, from which `unembed` makes the
+                   logits: the features of EAGLE (2401.15077) and Medusa (2401.10774)
+        streams    the same after each layer, L of (B, T, C): EAGLE-3 (2503.01840) and DFlash (2602.06036) read several
+        cache      the cache it wrote to: GLIDE (2402.02082) reads its keys and values
+
+    Nothing is computed or copied for it. Example:
+        target = Listening(target); speculate(target, HeadsDrafter(target, heads), ids)
     """
 
     def __init__(self, model: GPT):
         super().__init__()
         self.model = model
         self.latest: Tensor | None = None
+        self.streams: list[Tensor] = []
+        self.cache: KVCache | None = None
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, positions: Tensor | None = None,
                 mask: Tensor | None = None) -> Tensor:
         """As GPT.forward: (B, T) -> logits (B, T, V)."""
-        self.latest = self.model.hidden(tokens, cache, positions=positions, mask=mask)
+        self.streams, self.cache = [], cache
+        self.latest = self.model.hidden(tokens, cache, positions=positions, mask=mask, streams=self.streams)
         return self.model.unembed(self.latest)
 
     @property

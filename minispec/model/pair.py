@@ -7,10 +7,12 @@ as JSON in the file's metadata: one file cannot lose its config. Beside it lies 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+import torch.nn as nn
 from tokenizers import Tokenizer
 
 from .files import model_from, read_tokenizer, read_weights, save_json, save_weights
@@ -52,6 +54,21 @@ def load_model(path: str | Path, *, dtype: torch.dtype = torch.float32, device: 
     except (TypeError, ValueError) as error:                       # unknown field, no mapping; bad value, bad JSON
         raise ValueError(f"{path.name} has a bad config in its metadata: {error}") from None
     return model_from(config, weights, path.name, dtype=dtype, device=device)
+
+
+def load_part(path: str | Path, build: Callable[[dict], nn.Module], what: str, *, dtype: torch.dtype = torch.float32,
+              device: torch.device | str = "cpu") -> nn.Module:
+    """Read a module that is no GPT, written by `save_model`, for inference; build(its config as a dict) makes an empty
+    one. Raises ValueError, naming the file and `what` it should hold, if it is missing, damaged or foreign."""
+    path = Path(path)
+    weights, metadata = read_weights(path)
+    try:
+        with torch.random.fork_rng(devices=[]):                    # building a module draws from the global dice
+            module = build(json.loads(metadata["config"]))
+        module.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path.name} holds no {what}: {error}") from None
+    return module.to(device, dtype).eval().requires_grad_(False)
 
 
 def load_pair(folder: str | Path | None = None, *, device: torch.device | str = "cpu",

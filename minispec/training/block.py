@@ -71,7 +71,7 @@ class BlockDistillation(Distillation):
     depths: int = 6
 
 
-BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights, replace(DRAFT.schedule, learning_rate=2e-3), depths=6)
+BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights, Schedule(steps=300, short_until=0.85, learning_rate=2e-3))
 
 
 def distill_block(recipe: BlockDistillation, draft: GPT, target: GPT, tokenizer: Tokenizer,
