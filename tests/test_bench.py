@@ -18,7 +18,7 @@ from minispec.training.corpus import Document, split_of
 PASSES = Passes(200, 0.004, 0.0004, {1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0, 16: 3.0})
 ROW_KEYS = ["method", "workload", "temperature", "draft_length", "nodes", "tokens_per_second",
             "ratio_to_plain", "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass",
-            "acceptance_by_position", "ratio_by_prompt"]
+            "draft_passes_per_round", "acceptance_by_position", "ratio_by_prompt"]
 PROMPTS = [[1, 2, 3, 1, 2], [4, 4, 5]]
 KINDS = chosen(["chain-2", "ngram-8", "tree-match"])              # one of each kind of prediction
 
@@ -118,14 +118,14 @@ def test_other_methods_are_predicted_from_the_rounds_as_they_were(done, name, dr
     assert row["predicted_speedup"] == pytest.approx(9 * len(PROMPTS) / cost)
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.drafts_with_model])
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.feeds is not suite.no_pass])
 @pytest.mark.parametrize("seed", [0, 1], ids=["perfect draft", "poor draft"])
 def test_draft_passes_are_told_from_the_trace_as_the_draft_really_made_them(name, seed):         # E6
     """Their widths, round by round, against the calls that the draft model recorded; the first is its prefill."""
     target, draft = TableLM(random_table(9, 0)), TableLM(random_table(9, seed))
     method, ends, told = METHODS[name], [], []
     speculate(target, method.drafter(draft), [1, 2, 3], max_new_tokens=40, rule=method.rule, dice=SeededDice(0),
-              on_round=lambda r: (ends.append(len(draft.calls)), told.append(suite.draft_passes(method, r))))
+              on_round=lambda r: (ends.append(len(draft.calls)), told.append(method.draft_passes(r))))
     made = [[len(call.tokens) for call in draft.calls[start:end]] for start, end in zip([1, *ends], ends)]
     assert told == made
     assert max(map(len, made)) == method.draft_length or not (method.fixed_chain or name.startswith("tree"))
@@ -136,7 +136,7 @@ def test_a_draft_pass_over_several_tokens_has_its_own_price(done):
     dear = replace(PASSES, draft_curve={1: 1.0, 2: 2.0})
     assert (dear.draft(1), dear.draft(2), dear.draft(3)) == pytest.approx((0.1, 0.2, 0.3))
     method, rounds = KINDS["tree-match"], [r for g in done["tree-match"] for r in g.trace.rounds]
-    cost = sum(0.1 * sum(suite.draft_passes(method, r)) + PASSES.verify(len(r.tokens) + 1) for r in rounds)
+    cost = sum(0.1 * sum(method.draft_passes(r)) + PASSES.verify(len(r.tokens) + 1) for r in rounds)
     row = suite.row("tree-match", method, "code", 1.0, done["tree-match"], done["plain"], dear)
     assert row["predicted_speedup"] == pytest.approx(9 * len(PROMPTS) / cost)
 

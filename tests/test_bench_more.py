@@ -48,7 +48,7 @@ def test_a_method_without_its_model_is_refused(run, folder):
 
 def test_the_one_pass_of_a_block_is_told_from_the_trace(monkeypatch):
     target, block, fed, told = tiny_gpt(3, context=64), tiny_gpt(4, 1, context=64), [], []
-    method = suite.Method(lambda _: BlockDrafter(block, 4), None, 4, one_pass=True)
+    method = suite.Method(lambda _: BlockDrafter(block, 4), None, 4, feeds=suite.one_pass)
     hidden = type(block).hidden
 
     def watched(model, tokens, *rest, **more):
@@ -58,5 +58,5 @@ def test_the_one_pass_of_a_block_is_told_from_the_trace(monkeypatch):
     monkeypatch.setattr(type(block), "hidden", watched)
     with torch.no_grad():
         speculate(target, BlockDrafter(block, 4), [1, 2, 0], max_new_tokens=30, dice=SeededDice(0),
-                  on_round=lambda r: told.extend(suite.draft_passes(method, r)))
+                  on_round=lambda r: told.extend(method.draft_passes(r)))
     assert told == fed[1:], "the first is the prefill"

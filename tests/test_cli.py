@@ -17,7 +17,8 @@ TEXT = "def f(x):\n    return x"
 ENVIRONMENT = ["device", "dtype", "threads", "torch", "python", "date", "commit"]
 PASSES = ["context", "target_seconds", "draft_seconds", "verify_curve", "draft_curve", "cost"]
 ROW = ["method", "workload", "temperature", "draft_length", "nodes", "tokens_per_second", "ratio_to_plain",
-       "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass", "acceptance_by_position", "ratio_by_prompt"]
+       "predicted_speedup", "efficiency", "acceptance_rate", "tokens_per_pass",
+       "draft_passes_per_round", "acceptance_by_position", "ratio_by_prompt"]
 
 
 def small_run(command, folder, *options):

@@ -1,6 +1,7 @@
 """train, distill and export: what they write, and that two runs never share a checkpoint. With recipes of a second."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,8 @@ def workshop(tmp_path, folder, monkeypatch):
         "block", config, {"samples": 1.0}, schedule, sample_tokens=1, depths=3))
     monkeypatch.setitem(train.RECIPES, "heads", HeadsDistillation(
         "heads", config, {"samples": 1.0}, schedule, loss="kl", sample_tokens=1, heads=2))
+    monkeypatch.setitem(train.RECIPES, "byte", Distillation(
+        "byte", replace(config, vocab_size=260), {"samples": 1.0}, schedule, loss="cross-entropy", sample_tokens=1))
     (tmp_path / "novel.txt").write_text("".join(p.text for kind in workloads.KINDS for p in workloads.prompts(kind)))
     return tmp_path
 
@@ -78,6 +81,22 @@ def test_heads_are_trained_from_a_pair_and_propose_in_the_loop(run, workshop, fo
     heads, target = load_heads(workshop / "mine" / "heads.safetensors"), Listening(load_pair(folder)[0])
     assert all(head.weight.any() for head in heads.h), "they learned something"
     assert len(speculate(target, HeadsDrafter(target, heads), [1, 2], max_new_tokens=8).tokens) == 8
+
+
+def test_a_byte_draft_is_trained_from_a_pair_and_its_card_says_on_what(run, workshop, samples):
+    status, out, _ = run("train", "--recipe", "byte", "--output", workshop / "mine", "--json")
+    card = json.loads(out)
+    assert status == 0 and (card["recipe"], card["data"], card["loss"]) == ("byte", {"samples": 1.0}, "cross-entropy")
+    assert load_model(workshop / "mine" / "byte.safetensors").config.vocab_size == 260
+
+
+def test_a_rung_of_the_ladder_is_written_under_its_own_name(run, workshop, monkeypatch):
+    small = workshop / "mine" / "draft-20.safetensors"
+    monkeypatch.setattr("minispec.training.distill.LADDER", (
+        replace(distill.distill.DRAFT, name="draft-20", weights={"code": 1.0, "samples": 0.0}),))
+    status, out, _ = run("distill", "--recipe", "draft-20", "--output", workshop / "mine", "--json", "--text",
+                         workshop / "novel.txt")
+    assert status == 0 and json.loads(out)["file"] == str(small) and small.exists()
 
 
 def test_recipes_that_start_from_a_pair_take_no_text(run, workshop):

@@ -20,7 +20,7 @@ from ..drafters import BlockDrafter, HeadsDrafter, LMDrafter, int8, load_heads
 from ..model.gpt import GPT
 from ..model.listening import Listening
 from ..model.pair import load_model
-from .suite import Method
+from .suite import Method, no_pass, one_pass
 from .timing import measure_passes
 
 Build = Callable[[Listening, GPT, Path], Method]         # target, draft, the pair's folder
@@ -29,21 +29,21 @@ Build = Callable[[Listening, GPT, Path], Method]         # target, draft, the pa
 def _parallel(length: int) -> Build:
     def build(target: Listening, draft: GPT, folder: Path) -> Method:
         block = load_model(folder / "block.safetensors", **_like(target))
-        return Method(lambda _: BlockDrafter(block, length), rules.Token(), length, one_pass=True,
+        return Method(lambda _: BlockDrafter(block, length), rules.Token(), length, feeds=one_pass,
                       passes=measure_passes(target, block))
     return build
 
 
 def _heads_chain(target: Listening, draft: GPT, folder: Path) -> Method:
     heads = load_heads(folder / "heads.safetensors", **_like(target))
-    return Method(lambda _: HeadsDrafter(target, heads), rules.Token(), heads.config.heads, drafts_with_model=False)
+    return Method(lambda _: HeadsDrafter(target, heads), rules.Token(), heads.config.heads, feeds=no_pass)
 
 
 def _heads_tree(target: Listening, draft: GPT, folder: Path) -> Method:
     heads = load_heads(folder / "heads.safetensors", **_like(target))
     shape = (2, 1, 1, 1)[:heads.config.heads]
     return Method(lambda _: HeadsDrafter(target, heads, shape, origin=CHOSEN), rules.Match(), len(shape),
-                  drafts_with_model=False)
+                  feeds=no_pass)
 
 
 def _int8_draft(target: Listening, draft: GPT, folder: Path) -> Method:

@@ -35,6 +35,41 @@ from .timing import Passes
 PLAIN = "plain"
 
 
+# --- which draft passes a round took: the tokens fed in each, told from the trace -------------------------------------
+
+Feeds = Callable[[Round], list[int]]
+
+
+def no_pass(r: Round) -> list[int]:
+    """Proposing costs next to nothing."""
+    return []
+
+
+def by_depth(r: Round) -> list[int]:
+    """What the cache had yet to read, then one depth's nodes with children at a time; nothing where the draft's cache
+    did not move: then another than the model proposed."""
+    before, after, _ = r.draft_cache
+    if after == before:
+        return []
+    depths = r.tree.depths()[1:].tolist()
+    fed = Counter(depths[node] for node in range(len(r.tokens)) if node in r.parents)
+    return [r.context - before, *(fed[depth] for depth in sorted(fed))]
+
+
+def pruned(frontier: int) -> Feeds:
+    """Depth by depth, `frontier` nodes each, some of which the tree no longer holds: the draft's cache does."""
+    def feeds(r: Round) -> list[int]:
+        before, after, _ = r.draft_cache
+        full, rest = divmod(after - r.context, frontier)
+        return [r.context - before] + [frontier] * full + [rest] * (rest > 0)
+    return feeds
+
+
+def one_pass(r: Round) -> list[int]:
+    """One pass over what the cache had yet to read and a mask token for each further token."""
+    return [r.context - r.draft_cache[0] + len(r.tokens) - 1]
+
+
 @dataclass(frozen=True)
 class Method:
     """drafter: made from the draft model, anew for each generation. draft_length: the longest path of a proposal."""
@@ -42,10 +77,12 @@ class Method:
     rule: Rule
     draft_length: int
     fixed_chain: bool = False      # always proposes a chain of draft_length: the textbook formula holds
-    drafts_with_model: bool = True       # one draft pass for each depth; False: proposing costs next to nothing
-    frontier: int | None = None    # nodes a draft pass of a tree that is pruned when it has grown: `draft_passes`
-    one_pass: bool = False         # one draft pass a proposal, over mask tokens
+    feeds: Feeds = by_depth        # the draft passes of a round that proposed something
     passes: Passes | None = None   # what its passes cost, where it drafts with another model than the pair's
+
+    def draft_passes(self, r: Round) -> list[int]:
+        """Tokens fed in each draft pass of a round."""
+        return self.feeds(r) if r.tokens else []
 
 
 def chain(length: int, rule: Rule | None = None) -> Method:
@@ -65,8 +102,8 @@ METHODS: dict[str, Method] = {
     **{f"chain-{length}": chain(length) for length in range(2, 9)},
     "block-5": chain(5, rules.Block()),
     "block-8": chain(8, rules.Block()),
-    "ngram-8": Method(lambda draft: NgramDrafter(8), rules.Match(), 8, drafts_with_model=False),
-    "suffix-16": Method(lambda draft: SuffixDrafter(16), rules.Match(), 16, drafts_with_model=False),
+    "ngram-8": Method(lambda draft: NgramDrafter(8), rules.Match(), 8, feeds=no_pass),
+    "suffix-16": Method(lambda draft: SuffixDrafter(16), rules.Match(), 16, feeds=no_pass),
     "suffix/chain-5": Method(lambda draft: FallbackDrafter(SuffixDrafter(16, shortest=3), LMDrafter(draft, 5)),
                              rules.ByOrigin(rules.Token(), rules.Match()), 16),
     "confidence-8": _adaptive(Threshold()),
@@ -77,7 +114,7 @@ METHODS: dict[str, Method] = {
     "tree-kseq": _tree(SAMPLED, rules.KSeq()),
     "tree-match": _tree(CHOSEN, rules.Match()),
     "tree-dynamic": Method(lambda draft: DynamicTreeDrafter(draft, nodes=8, depth=5, width=2), rules.Match(), 5,
-                           frontier=2),
+                           feeds=pruned(2)),
 }
 
 
@@ -125,32 +162,12 @@ def predict(method: Method, measured: Metrics, rounds: Sequence[Round], passes: 
 
     A chain of fixed length: the textbook formula, analysis.theory.speedup, with acceptance by position and v(k).
     Anything else: tokens_per_pass over the mean cost of the rounds as they were, each one target pass over its nodes
-    and the root, and the draft passes that it took, at the measured cost of their width.
+    and the root, and the draft passes that it took, at the measured cost of their widths.
     """
     if method.fixed_chain and measured.acceptance_by_position:
         return speedup(measured.acceptance_by_position, method.draft_length, passes.cost, passes.verify)
-    cost = sum(sum(map(passes.draft, draft_passes(method, r))) + passes.verify(1 + len(r.tokens)) for r in rounds)
+    cost = sum(sum(map(passes.draft, method.draft_passes(r))) + passes.verify(1 + len(r.tokens)) for r in rounds)
     return measured.tokens / cost
-
-
-def draft_passes(method: Method, r: Round) -> list[int]:
-    """Tokens fed in each draft pass of a round: what the cache had yet to read, then one depth's nodes with children.
-
-    A pruned tree no longer holds all nodes that were fed: there the draft's cache tells their number.
-    """
-    if not (method.drafts_with_model and r.tokens):
-        return []
-    before, after, _ = r.draft_cache
-    if after == before and not method.one_pass:                                          # another than the model proposed
-        return []
-    if method.one_pass:
-        return [r.context - before + len(r.tokens) - 1]
-    if method.frontier:
-        full, rest = divmod(after - r.context, method.frontier)
-        return [r.context - before] + [method.frontier] * full + [rest] * (rest > 0)
-    depths = r.tree.depths()[1:].tolist()
-    by_depth = Counter(depths[node] for node in range(len(r.tokens)) if node in r.parents)
-    return [r.context - before, *(by_depth[depth] for depth in sorted(by_depth))]
 
 
 def row(name: str, method: Method | None, workload: str, temperature: float, generations: Sequence[Generation],
@@ -166,7 +183,9 @@ def row(name: str, method: Method | None, workload: str, temperature: float, gen
         "nodes": max(len(r.tokens) for r in rounds),
         "tokens_per_second": measured.tokens_per_second, "ratio_to_plain": ratio, "predicted_speedup": predicted,
         "efficiency": ratio / predicted, "acceptance_rate": measured.acceptance_rate,
-        "tokens_per_pass": measured.tokens_per_pass, "acceptance_by_position": measured.acceptance_by_position,
+        "tokens_per_pass": measured.tokens_per_pass,
+        "draft_passes_per_round": sum(len(method.draft_passes(r)) for r in rounds) / len(rounds) if method else 0.0,
+        "acceptance_by_position": measured.acceptance_by_position,
         "ratio_by_prompt": [metrics(a.trace).tokens_per_second / metrics(b.trace).tokens_per_second
                             for a, b in zip(generations, plain)],
     }

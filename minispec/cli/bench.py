@@ -121,7 +121,8 @@ def report(figures: dict) -> str:
                      "greedy choices closer than that may fall differently".format(**found))
     for (workload, temperature), rows in groupby(figures["rows"], lambda r: (r["workload"], r["temperature"])):
         lines += ["", f"{workload}, temperature {temperature:g}", common.table(
-            ["method", "length", "nodes", "tokens/s", "ratio", "predicted", "efficiency", "acceptance", "tokens/pass"],
+            ["method", "length", "nodes", "tokens/s", "ratio", "predicted", "efficiency", "tokens/pass", "draft passes",
+             "acceptance", "by position"],
             [cells(r) for r in rows])]
     if rows := figures.get("against_transformers"):
         lines += ["", f"the same weights in transformers, temperature 0, {rows[0]['workload']}, whole calls"]
@@ -135,5 +136,6 @@ def report(figures: dict) -> str:
 def cells(r: dict) -> list[str]:
     rate = "-" if r["acceptance_rate"] is None else f"{r['acceptance_rate']:.2f}"
     return [r["method"], str(r["draft_length"]), str(r["nodes"]), f"{r['tokens_per_second']:.1f}",
-            f"{r['ratio_to_plain']:.2f}", f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}", rate,
-            f"{r['tokens_per_pass']:.2f}"]
+            f"{r['ratio_to_plain']:.2f}", f"{r['predicted_speedup']:.2f}", f"{r['efficiency']:.2f}",
+            f"{r['tokens_per_pass']:.2f}", f"{r['draft_passes_per_round']:.2f}", rate,
+            " ".join(f"{alpha:.2f}".lstrip("0") for alpha in r["acceptance_by_position"][:4])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -39,6 +39,16 @@ class Distillation:
 
 DRAFT = Distillation("draft", GPTConfig(n_layer=2, n_head=4, n_embd=256, context=512),
                      {"code": 0.45, "docs": 0.10, "samples": 0.45}, Schedule(steps=1150, short_until=0.85))
+
+
+def rung(name: str, config: GPTConfig) -> Distillation:
+    """A draft of another size, trained as all rungs are: for less time than DRAFT, so compare rungs with each other."""
+    return replace(DRAFT, name=name, config=config, schedule=Schedule(steps=300, short_until=0.85))
+
+
+LADDER = (rung("draft-5", GPTConfig(n_layer=3, n_head=4, n_embd=256)),               # 1/5 of the target's parameters
+          rung("draft-10", GPTConfig(n_layer=1, n_head=4, n_embd=256)),              # 1/10
+          rung("draft-20", GPTConfig(n_layer=1, n_head=4, n_embd=160)))              # 1/20
 
 
 @torch.inference_mode()

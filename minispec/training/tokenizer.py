@@ -25,3 +25,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 2048) -> Tokenizer:
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
+
+
+def byte_tokenizer() -> Tokenizer:
+    """The special tokens and the 256 bytes, no merge: the vocabulary of a draft that spells."""
+    return train_tokenizer([], vocab_size=len(SPECIALS) + 256)
