@@ -9,6 +9,7 @@ from models import FixedTree, ScriptedLM, TableLM, random_table, tiny_gpt
 from minispec import Sampling, SeededDice, TokenTree, Trace, generate, speculate
 from minispec.decoding import rules
 from minispec.drafters import LMDrafter, NgramDrafter
+from minispec.model.shared_backbone import SharedBackbone
 
 TEXT = list(range(1, 61))
 
@@ -50,6 +51,19 @@ def test_a_trace_from_json_with_a_field_missing_is_refused():
     del record["rounds"][0]["path"]
     with pytest.raises(ValueError, match="this is no trace"):
         Trace.from_json(json.dumps(record))
+
+
+def test_a_target_that_counts_its_rows_is_in_the_trace_and_older_traces_have_no_count():
+    backbone = SharedBackbone(tiny_gpt(5, context=40), 1)
+    backbone(torch.tensor([[1, 2]]))                     # rows from before belong to no round
+    trace = speculate(backbone, LMDrafter(tiny_gpt(5, 1), 2), [0, 1], max_new_tokens=6).trace
+    assert [r.layer_tokens for r in trace.rounds] == [[len(r.tokens) + 1] * 2 for r in trace.rounds]
+    assert Trace.from_json(trace.to_json()) == trace
+    older = json.loads(trace.to_json())
+    for record in older["rounds"]:
+        del record["layer_tokens"]
+    assert [r.layer_tokens for r in Trace.from_json(json.dumps(older)).rounds] == [None] * len(trace.rounds)
+    assert all(r.layer_tokens is None for other in traces().values() for r in other.rounds)
 
 
 # --- what a record holds ----------------------------------------------------------------------------------------------

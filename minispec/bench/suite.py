@@ -79,15 +79,17 @@ class Method:
     fixed_chain: bool = False      # always proposes a chain of draft_length: the textbook formula holds
     feeds: Feeds = by_depth        # the draft passes of a round that proposed something
     passes: Passes | None = None   # what its passes cost, where it drafts with another model than the pair's
+    target: GPT | None = None      # where it is another one, of the same size: its text differs, its plain speed does not
 
     def draft_passes(self, r: Round) -> list[int]:
         """Tokens fed in each draft pass of a round."""
         return self.feeds(r) if r.tokens else []
 
 
-def chain(length: int, rule: Rule | None = None) -> Method:
-    """A chain of `length` tokens from the draft."""
-    return Method(lambda draft: LMDrafter(draft, length), rule or rules.Token(), length, fixed_chain=True)
+def chain(length: int, rule: Rule | None = None, *, of: GPT | None = None, passes: Passes | None = None) -> Method:
+    """A chain of `length` tokens from the draft, or from the model `of`, whose passes are given."""
+    return Method(lambda draft: LMDrafter(of or draft, length), rule or rules.Token(), length, fixed_chain=True,
+                  passes=passes)
 
 
 def _tree(origin: str, rule: Rule) -> Method:
@@ -142,7 +144,8 @@ def interleave(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], method
         common = dict(max_new_tokens=tokens, sampling=sampling, dice=SeededDice(seed + i), stop_tokens=stop_tokens)
         if name == PLAIN:
             return generate(target, prompts[i], **common)
-        return speculate(target, methods[name].drafter(draft), prompts[i], rule=methods[name].rule, **common)
+        method = methods[name]
+        return speculate(method.target or target, method.drafter(draft), prompts[i], rule=method.rule, **common)
 
     names = [PLAIN, *methods]
     done: dict[str, list[Generation]] = {name: [] for name in names}

@@ -61,19 +61,26 @@ class Passes:
         return {**asdict(self), "cost": self.cost}
 
 
+Pass = Callable[[], None]
+PassMaker = Callable[[int, int], Pass]                # (width k, context) -> a pass over k tokens after `context` others
+
+
 @torch.inference_mode()
-def measure_passes(target: GPT, draft: GPT, *, context: int = 200, widths: Sequence[int] = WIDTHS,
-                   repeats: int = 25) -> Passes:
+def measure_passes(target: GPT, draft: GPT | PassMaker, *, context: int = 200, widths: Sequence[int] = WIDTHS,
+                   repeats: int = 25, target_pass: PassMaker | None = None) -> Passes:
     """Time passes of both models over one token, and over each of `widths` tokens.
 
+    draft: a model that is called as a GPT is; of any other, a function that makes its passes. target_pass: the same,
+    for a target that verifies in another way than by an ordinary pass.
     The caches are filled to `context` positions (fewer where a model's context is shorter) and rolled back after every
     pass. Widths that don't fit a model's context are left out. Draft passes over one token are timed IN_A_ROW, as a
     round makes them: the first finds the processor's own caches full of the target's weights, the others less so.
     """
-    models = {"target": target, "draft": draft}
-    context = min(context, target.config.context // 2, draft.config.context - 1)
-    passes = {(name, k): _pass(model, k, context) for name, model in models.items()
-              for k in sorted({1, *widths}) if context + k <= model.config.context}
+    room = {"target": target.config.context, "draft": getattr(draft, "config", target.config).context}
+    context = min(context, room["target"] // 2, room["draft"] - 1)
+    makers = {"target": target_pass or passes_of(target), "draft": passes_of(draft) if hasattr(draft, "config") else draft}
+    passes = {(name, k): make(k, context) for name, make in makers.items()
+              for k in sorted({1, *widths}) if context + k <= room[name]}
     seconds: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
     for repeat in range(repeats + 1):
         for key, run in passes.items():
@@ -82,7 +89,7 @@ def measure_passes(target: GPT, draft: GPT, *, context: int = 200, widths: Seque
             if repeat:                                  # the first time round warms up
                 seconds[key].append(took)
     middle = {key: median(values) for key, values in seconds.items()}
-    curves = {name: {k: middle[name, k] / middle[name, 1] for model, k in passes if model == name} for name in models}
+    curves = {name: {k: middle[name, k] / middle[name, 1] for model, k in passes if model == name} for name in makers}
     return Passes(context, middle["target", 1], middle["draft", 1], curves["target"], curves["draft"])
 
 
@@ -100,22 +107,25 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _pass(model: GPT, width: int, context: int) -> Callable[[], None]:
-    """A pass over `width` tokens as the loop makes it, with a chain's mask and positions; the cache is rolled back."""
-    cache = model.new_cache(context + width)
-    token = [0]                                         # which tokens they are does not change the cost
-    if context:
-        model(as_batch(token * context, model), cache)
-    rows, chain = as_batch(token * width, model), TokenTree.chain(token * (width - 1))
-    where = {}
-    if width > 1:
-        where = dict(positions=chain.depths().to(model.device) + context, mask=chain.mask().to(model.device))
+def passes_of(model: GPT) -> PassMaker:
+    """Passes as the loop makes them, with a chain's mask and positions; the cache is rolled back after each."""
+    def make(width: int, context: int) -> Pass:
+        cache = model.new_cache(context + width)
+        token = [0]                                     # which tokens they are does not change the cost
+        if context:
+            model(as_batch(token * context, model), cache)
+        rows, chain = as_batch(token * width, model), TokenTree.chain(token * (width - 1))
+        where = {}
+        if width > 1:
+            where = dict(positions=chain.depths().to(model.device) + context, mask=chain.mask().to(model.device))
 
-    def run() -> None:
-        model(rows, cache, **where)
-        cache.rollback(context)
+        def run() -> None:
+            model(rows, cache, **where)
+            cache.rollback(context)
 
-    return run
+        return run
+
+    return make
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..analysis.rounding import width_gap
 from ..bench import suite
 from ..bench.against import against_transformers
-from ..bench.more import MORE, available
+from ..bench.more import MORE, Workshop, available, build
 from ..bench.recorded import MACHINE, recorded
 from ..bench.timing import environment, measure_passes
 from ..bench.workloads import prompts
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> None:
         suite.Sampling(temperature)                        # a bad one is refused before anything is timed
     target, draft, tokenizer = common.load_models(args)
     target = Listening(target)
-    methods = {name: suite.METHODS.get(name) or MORE[name][1](target, draft, folder) for name in names}
+    shop = Workshop(target, draft, tokenizer, folder)
+    methods = {name: suite.METHODS.get(name) or build(name, shop) for name in names}
     ids = {workload: [tokenizer.encode(text).ids for text in several] for workload, several in texts.items()}
     passes = measure_passes(target, draft)
     rows = suite.run(target, draft, ids, methods, passes, temperatures=args.temperatures,

@@ -17,9 +17,8 @@ from ..bench.timing import environment
 from ..model import pair
 from ..model.files import read_tokenizer, save_atomic
 from ..model.gpt import GPT
-from ..training import block, heads, recipes, spelled
+from ..training import block, diffusion, early_exit, feature, heads, recipes, spelled
 from ..training.data import cache_dir
-from ..training.distill import Distillation
 from ..training.own_text import add_text
 from ..training.train import fast_dtype, seconds_spent
 from . import common
@@ -28,18 +27,23 @@ HELP = "train a target from scratch; an interrupted run goes on where it was"
 EXAMPLE = ("python -m minispec train --output mine\n"
            "python -m minispec train --text novel.txt --steps 300 --output mine\n"
            "python -m minispec train --recipe block --pair mine --output mine")
-RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK, heads.HEADS, spelled.BYTE)}
+RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK, diffusion.DIFFUSION, heads.HEADS,
+                                              feature.FEATURE, early_exit.EARLY_EXIT, spelled.BYTE)}
 FROM_PAIR = {                                                    # name: (recipe, target, draft, tokenizer) -> a model
     "block": lambda recipe, target, draft, tokenizer: block.distill_block(recipe, draft, target, tokenizer, log),
+    "diffusion": lambda recipe, target, draft, tokenizer: diffusion.distill_diffusion(recipe, target, tokenizer, log),
     "heads": lambda recipe, target, draft, tokenizer: heads.distill_heads(recipe, target, tokenizer, log),
+    "feature": lambda recipe, target, draft, tokenizer: feature.distill_feature(recipe, target, tokenizer, log),
+    "early-exit": lambda recipe, target, draft, tokenizer: early_exit.co_train(recipe, target, tokenizer, log),
     "byte": lambda recipe, target, draft, tokenizer: spelled.train_byte(recipe, target, tokenizer, log),
 }
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="target", choices=tuple(RECIPES),
-                        help="default: target. From a pair: block, its draft learns to propose several tokens in one pass; "
-                             "heads, its target learns to guess several tokens ahead; byte, a draft that spells")
+                        help="default: target. From a pair: block or diffusion, a draft that proposes several tokens in one "
+                             "pass; heads or feature, one that reads the target's hidden state; early-exit, the target "
+                             "with an exit to draft from; byte, a draft that spells")
     parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
     parser.add_argument("--start", metavar="FILE", help="begin with the weights of this target, not with random ones")
     training_options(parser)
@@ -92,9 +96,9 @@ def run_from_pair(args: argparse.Namespace) -> None:
     recipe = replace(recipe, name=f"{recipe.name}-{digest(folder / 'target.safetensors')}")
     with resumable():
         model = FROM_PAIR[args.recipe](recipe, target, draft, tokenizer)
-    common_to_all = {field.name for field in fields(Distillation)}
-    own = {field.name: getattr(recipe, field.name) for field in fields(recipe) if field.name not in common_to_all}
-    card = {"recipe": args.recipe, "data": recipe.weights, "loss": recipe.loss, **own, **circumstances(model, recipe)}
+    elsewhere = {"name", "config", "weights", "schedule", "seed"}
+    own = {field.name: getattr(recipe, field.name) for field in fields(recipe) if field.name not in elsewhere}
+    card = {"recipe": args.recipe, "data": recipe.weights, **own, **circumstances(model, recipe)}
     save(output, args.recipe, model, card, tokenizer, args.json)
 
 

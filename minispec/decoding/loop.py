@@ -77,8 +77,9 @@ class Speculation:
         """One round. `self.ids` grows by 1 to depth + 1 tokens. Raises ValueError after the end."""
         if self.stop_reason:
             raise ValueError(f"the generation has ended ({self.stop_reason}): start another")
+        count = getattr(self.target, "take_layer_tokens", lambda: None)      # a shared backbone counts its rows
         clock = [time.perf_counter()]
-        dice.take_outcomes()                                     # throws from before belong to no round
+        dice.take_outcomes(), count()                            # throws and rows from before belong to no round
         context, base, drafted_from = len(self.ids), self.cache.length, self.drafter.cache_length()
         room = self.end - context - 1
         # 1) draft: the target's own token comes on top, so one less than the tokens still wanted
@@ -107,7 +108,8 @@ class Speculation:
             self.stop_reason = self.reason_at_end
         return record(context, tree, target_probs, dice.take_outcomes(), verdict, emitted,
                       target_cache=(base, verified_to, self.cache.length),
-                      draft_cache=(drafted_from, drafted_to, self.drafter.cache_length()), clock=clock)
+                      draft_cache=(drafted_from, drafted_to, self.drafter.cache_length()), clock=clock,
+                      layer_tokens=count())
 
 
 def verify(target: GPT, cache: KVCache, last: int, tree: TokenTree, sampling: Sampling) -> Tensor:

@@ -37,6 +37,7 @@ class Round:
     target_cache: tuple[int, int, int]              # length before the pass, after it, after the rollback
     draft_cache: tuple[int | None, int | None, int | None]
     seconds: dict[str, float]                       # draft, verify, accept (rule and rollback)
+    layer_tokens: list[int] | None = None           # rows that each layer processed, drafting and verifying: (L,)
 
     @property
     def verdict(self) -> Verdict:
@@ -109,12 +110,14 @@ class Generation:
 
 
 def record(context: int, tree: TokenTree, target_probs: Tensor, outcomes: list[Outcome], verdict: Verdict,
-           emitted: list[int], *, target_cache: tuple[int, int, int], draft_cache: tuple, clock: list[float]) -> Round:
-    """A Round from what the loop had in hand; clock: four readings in seconds, around draft, verify and accept."""
+           emitted: list[int], *, target_cache: tuple[int, int, int], draft_cache: tuple, clock: list[float],
+           layer_tokens: list[int] | None = None) -> Round:
+    """A Round from what the loop had in hand; clock: four readings in seconds, around draft, verify and accept;
+    layer_tokens: None unless the target counts its rows, as a SharedBackbone does."""
     seconds = {name: stop - start for name, start, stop in zip(("draft", "verify", "accept"), clock, clock[1:])}
     return Round(context, list(tree.tokens), list(tree.parents), tree.origin, top(target_probs),
                  top_by_node(tree.draft_probs), outcomes, list(verdict.path), verdict.token, verdict.bonus, emitted,
-                 target_cache, draft_cache, seconds)
+                 target_cache, draft_cache, seconds, layer_tokens)
 
 
 def top(probs: Tensor) -> list[dict[int, float]]:
