@@ -33,6 +33,7 @@ def rich(tmp_path, folder):
                   "diffusion": DiffusionDraft(DiffusionConfig.fitting(target.config)),
                   "glide": GlideDraft(GlideConfig(draft.config.vocab_size, 256, 1, 2, 16, target_heads=heads,
                                                   target_head_dim=width // heads)),
+                  "glide-control": GlideDraft(GlideConfig(draft.config.vocab_size, 256, 1, 2, 16, reads_target=False)),
                   "early-exit": LowRank(CoTrainConfig(1, 2, 1, layers, width)),
                   "byte": GPT(GPTConfig(260, 512, 1, 2, 16)), "draft-5": draft, "draft-10": draft, "draft-20": draft}
     for name, model in models.items():

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from minispec import GPTConfig, load_pair, speculate
+from minispec import GPT, GPTConfig, load_pair, speculate
 from minispec.bench import workloads
 from minispec.cli import distill, parser, train
+from minispec.drafters import AcceptanceHead
 from minispec.drafters.block import BlockDrafter
 from minispec.drafters.heads import HeadsDrafter, load_heads
-from minispec.model import load_gpt2, load_model, pair
+from minispec.model import load_gpt2, load_model, pair, save_model
 from minispec.model.listening import Listening
 from minispec.training.block import BlockDistillation
-from minispec.training.data import token_array
+from minispec.training.data import Mixture, token_array
 from minispec.training.distill import Distillation
+from minispec.training.early_exit import CoTraining, load_co_trained
 from minispec.training.heads import HeadsDistillation
 from minispec.training.own_text import add_text
 from minispec.training.recipes import Recipe
@@ -90,6 +92,15 @@ def test_a_byte_draft_is_trained_from_a_pair_and_its_card_says_on_what(run, work
     assert load_model(workshop / "mine" / "byte.safetensors").config.vocab_size == 260
 
 
+def test_an_acceptance_head_is_trained_from_a_pair(run, workshop, monkeypatch):
+    text = np.random.default_rng(0).integers(0, 500, 4096).astype(np.uint16)
+    monkeypatch.setattr("minispec.training.acceptance_head.mixture", lambda *_: Mixture({"code": text}, {"code": 1.0}))
+    status, out, err = run("train", "--recipe", "acceptance-head", "--steps", 3, "--output", workshop / "mine", "--json")
+    card = json.loads(out)
+    assert status == 0 and (card["steps"], card["temperature"]) == (3, 1.0) and "estimate -> accepted" in err
+    assert AcceptanceHead.load(card["file"])(1, torch.full((5,), 0.2)) < 1
+
+
 def test_a_rung_of_the_ladder_is_written_under_its_own_name(run, workshop, monkeypatch):
     small = workshop / "mine" / "draft-20.safetensors"
     monkeypatch.setattr("minispec.training.distill.LADDER", (
@@ -159,3 +170,27 @@ def test_export_writes_two_folders_that_load_as_gpt2(run, folder, tmp_path):
     assert status == 0 and out.count("wrote") == 2
     for role, model in zip(("target", "draft"), load_pair(folder)):
         assert torch.equal(load_gpt2(tmp_path / "exported" / role).wte.weight, model.wte.weight)
+
+
+def test_the_card_of_a_co_trained_model_says_what_it_gave_and_took(run, workshop, folder, monkeypatch):
+    text = np.random.default_rng(0).integers(0, 500, 4096).astype(np.uint16)
+    data = Mixture({"code": text}, {"code": 1.0})
+    monkeypatch.setattr("minispec.training.early_exit.mixture", lambda *_: data)
+    monkeypatch.setattr("minispec.training.early_exit.held_out", lambda *_: {"code": data})
+    two_layers = workshop / "two"
+    two_layers.mkdir()
+    for file in folder.iterdir():
+        (two_layers / file.name).write_bytes(file.read_bytes())
+    with torch.random.fork_rng():
+        save_model(two_layers / "target.safetensors", GPT(replace(load_pair(folder)[0].config, n_layer=2)), {})
+    monkeypatch.setitem(train.RECIPES, "early-exit", CoTraining(
+        "early-exit", {"code": 1.0}, Schedule(3, batch_tokens=64, length=32, short_length=16, warmup=1), exit=1))
+    status, out, _ = run("train", "--recipe", "early-exit", "--pair", two_layers, "--output", workshop / "mine", "--json")
+    card = json.loads(out)
+    assert status == 0 and (card["exit"], card["rank_below"]) == (1, 64)
+    for figure in ("held_out_nats_per_token", "held_out_exit_acceptance"):
+        assert set(card[figure]) == {"before", "after"} and set(card[figure]["after"]) == {"code"}
+    assert 5 < card["held_out_nats_per_token"]["before"]["code"] < 8 and card["held_out_exit_acceptance"]["after"]["code"] < 1
+    target = load_pair(two_layers)[0]
+    model, exit = load_co_trained(card["file"], target)
+    assert exit == 1 and not torch.equal(model.h[0].mlp.c_fc.weight, target.h[0].mlp.c_fc.weight)

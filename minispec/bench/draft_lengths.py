@@ -4,7 +4,7 @@ Proposed and emitted tokens are counted, and priced at a measured c and v(k) (an
 while they decode, so a busy machine blurs only those prices. The last column says how much of the oracle's rate a
 policy reaches; the oracle is read off the longest fixed length.
 
-    python -m minispec.bench.draft_lengths --workload code --temperature 1 --head head.safetensors
+    python -m minispec.bench.draft_lengths --workload code --temperature 1 --head acceptance-head.safetensors
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--prompts", type=int, default=4, metavar="N", help="default: 4")
     parser.add_argument("--temperature", type=float, default=1.0, metavar="T", help="default: 1")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
-    parser.add_argument("--head", metavar="FILE", help="a trained acceptance head (training/acceptance_head.py)")
+    parser.add_argument("--head", metavar="FILE", help="a trained acceptance head: train --recipe acceptance-head")
     args = parser.parse_args(argv)
     target, draft, tokenizer = load_pair()
     passes = measure_passes(target, draft)

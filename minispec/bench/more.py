@@ -4,7 +4,7 @@
     diffusion-*    diffusion.safetensors: the same, from inside the target
     heads-*        heads.safetensors: guesses from the target's own hidden state
     feature-*      feature.safetensors: a layer that carries that hidden state on
-    glide-*        glide.safetensors: a draft that reads the target's keys and values
+    glide-*        glide.safetensors: a draft that reads the target's keys and values; glide-control: one that doesn't
     early-exit-*   early-exit.safetensors: the target itself, co-trained, and its first layers, in one cache
     draft-*        a chain of 5 from drafts of other sizes
     byte-*         byte.safetensors: a draft that spells, through the tokens it shares, or as text
@@ -159,6 +159,7 @@ MORE: dict[str, tuple[str | None, Build]] = {            # name: the file it nee
     "feature-3": ("feature.safetensors", _feature(3)),
     "feature-5": ("feature.safetensors", _feature(5)),
     "glide-5": ("glide.safetensors", _glide(5)),
+    "glide-control-5": ("glide-control.safetensors", _glide(5)),
     "early-exit-3": ("early-exit.safetensors", _early_exit(3)),
     "draft-5": ("draft-5.safetensors", _rung),
     "draft-10": ("draft-10.safetensors", _rung),

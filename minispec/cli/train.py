@@ -15,9 +15,9 @@ from tokenizers import Tokenizer
 
 from ..bench.timing import environment
 from ..model import pair
-from ..model.files import read_tokenizer, save_atomic
+from ..model.files import read_tokenizer, save_atomic, save_json
 from ..model.gpt import GPT
-from ..training import block, diffusion, early_exit, feature, heads, recipes, spelled
+from ..training import acceptance_head, block, diffusion, early_exit, feature, glide, heads, recipes, spelled
 from ..training.data import cache_dir
 from ..training.own_text import add_text
 from ..training.train import fast_dtype, seconds_spent
@@ -28,22 +28,22 @@ EXAMPLE = ("python -m minispec train --output mine\n"
            "python -m minispec train --text novel.txt --steps 300 --output mine\n"
            "python -m minispec train --recipe block --pair mine --output mine")
 RECIPES = {recipe.name: recipe for recipe in (recipes.TARGET, block.BLOCK, diffusion.DIFFUSION, heads.HEADS,
-                                              feature.FEATURE, early_exit.EARLY_EXIT, spelled.BYTE)}
-FROM_PAIR = {                                                    # name: (recipe, target, draft, tokenizer) -> a model
-    "block": lambda recipe, target, draft, tokenizer: block.distill_block(recipe, draft, target, tokenizer, log),
-    "diffusion": lambda recipe, target, draft, tokenizer: diffusion.distill_diffusion(recipe, target, tokenizer, log),
-    "heads": lambda recipe, target, draft, tokenizer: heads.distill_heads(recipe, target, tokenizer, log),
-    "feature": lambda recipe, target, draft, tokenizer: feature.distill_feature(recipe, target, tokenizer, log),
-    "early-exit": lambda recipe, target, draft, tokenizer: early_exit.co_train(recipe, target, tokenizer, log),
-    "byte": lambda recipe, target, draft, tokenizer: spelled.train_byte(recipe, target, tokenizer, log),
+                                              feature.FEATURE, glide.GLIDE, glide.CONTROL, early_exit.EARLY_EXIT,
+                                              spelled.BYTE)}
+TRAIN = {                                                        # name: (recipe, target, tokenizer, report) -> a model
+    "diffusion": diffusion.distill_diffusion, "heads": heads.distill_heads, "feature": feature.distill_feature,
+    "glide": glide.distill_glide, "glide-control": glide.distill_glide, "early-exit": early_exit.co_train,
+    "byte": spelled.train_byte,
 }
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--recipe", default="target", choices=tuple(RECIPES),
+    parser.add_argument("--recipe", default="target", choices=(*RECIPES, "acceptance-head"),
                         help="default: target. From a pair: block or diffusion, a draft that proposes several tokens in one "
-                             "pass; heads or feature, one that reads the target's hidden state; early-exit, the target "
-                             "with an exit to draft from; byte, a draft that spells")
+                             "pass; heads or feature, one that reads the target's hidden state; glide, one that reads its "
+                             "keys and values (glide-control: the same without); early-exit, the target with an exit to "
+                             "draft from; byte, a draft that spells; acceptance-head, an estimate of "
+                             "what will be accepted, in seconds")
     parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
     parser.add_argument("--start", metavar="FILE", help="begin with the weights of this target, not with random ones")
     training_options(parser)
@@ -60,6 +60,8 @@ def training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.recipe == "acceptance-head":
+        return run_acceptance_head(args)
     if args.recipe != "target":
         return run_from_pair(args)
     device, output = common.device_of(args), folder_of(args)
@@ -80,6 +82,25 @@ def run(args: argparse.Namespace) -> None:
     save(output, "target", model, card, tokenizer, args.json)
 
 
+def run_acceptance_head(args: argparse.Namespace) -> None:
+    """A few hundred parameters, trained in one go: no checkpoint."""
+    device, path = common.device_of(args), folder_of(args) / "acceptance-head.safetensors"
+    target, draft, tokenizer = pair.load_pair(args.pair, device=device)
+    recipe = acceptance_head.HeadRecipe(seed=args.seed)
+    recipe = recipe if args.steps is None else replace(recipe, steps=args.steps)
+    with resumable():
+        head = acceptance_head.train_on_pair(recipe, draft, target, tokenizer, report=log)
+    card = {"recipe": args.recipe, "data": recipe.weights, "windows": recipe.windows, "length": recipe.length,
+            "steps": recipe.steps, "temperature": recipe.sampling.temperature, "seed": recipe.seed,
+            **environment(device, torch.float32)}
+    head.save(path, {"recipe": args.recipe})
+    save_json(path.with_suffix(".card.json"), card)
+    if args.json:
+        common.print_json({"file": str(path), **card})
+    else:
+        print(f"wrote {path}")
+
+
 def digest(file: Path) -> str:
     """Twelve hexadecimal digits that tell one file of weights from another."""
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
@@ -95,9 +116,14 @@ def run_from_pair(args: argparse.Namespace) -> None:
     folder = pair.ASSETS if args.pair is None else Path(args.pair)
     recipe = replace(recipe, name=f"{recipe.name}-{digest(folder / 'target.safetensors')}")
     with resumable():
-        model = FROM_PAIR[args.recipe](recipe, target, draft, tokenizer)
+        if args.recipe == "block":                               # the only one that goes on from the draft
+            model = block.distill_block(recipe, draft, target, tokenizer, log)
+        else:
+            model = TRAIN[args.recipe](recipe, target, tokenizer, log)
     elsewhere = {"name", "config", "weights", "schedule", "seed"}
     own = {field.name: getattr(recipe, field.name) for field in fields(recipe) if field.name not in elsewhere}
+    if args.recipe == "early-exit":
+        own |= early_exit.held_out_figures(recipe, target, model, tokenizer)
     card = {"recipe": args.recipe, "data": recipe.weights, **own, **circumstances(model, recipe)}
     save(output, args.recipe, model, card, tokenizer, args.json)
 

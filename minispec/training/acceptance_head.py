@@ -6,25 +6,21 @@ The loss is the cross-entropy between label and estimate, so that the estimate i
 
 Teacher-forced: every token is drafted right after true text. Deeper in a proposal the draft reads its own tokens, and
 those only count where they were accepted, that is, where they could be the target's.
-
-    python -m minispec.training.acceptance_head --output head.safetensors
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from ..decoding.sampling import Sampling
 from ..drafters.acceptance_head import AcceptanceHead, features
 from ..model.gpt import GPT
-from ..model.pair import load_pair
 from .recipes import TARGET, mixture
 
 
@@ -96,18 +92,10 @@ def reliability(estimates: Tensor, labels: Tensor, bins: int = 10) -> list[tuple
     return [(float(estimates[m].mean()), float(labels[m].mean()), int(m.sum())) for m in members if m.any()]
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="train the acceptance head of the shipped pair")
-    parser.add_argument("--output", required=True, metavar="FILE", help="where the head is written, as safetensors")
-    path, recipe = Path(parser.parse_args(argv).output), HeadRecipe()
-    target, draft, tokenizer = load_pair()
+def train_on_pair(recipe: HeadRecipe, draft: GPT, target: GPT, tokenizer: Tokenizer,
+                  report: Callable[[str], None] = print) -> AcceptanceHead:
+    """The recipe on the project's corpus."""
     text = {split: mixture(tokenizer, recipe.weights, split) for split in ("train", "validation")}
-    windows = {split: data.batch(recipe.seed, 0, recipe.windows, recipe.length)[:, :-1] for split, data in text.items()}
-    head = train_head(recipe, draft, target, windows["train"], windows["validation"])
-    head.save(path, {"recipe": "acceptance-head", "temperature": str(recipe.sampling.temperature),
-                     "seed": str(recipe.seed), "steps": str(recipe.steps)})
-    print(f"wrote {path}")
-
-
-if __name__ == "__main__":
-    main()
+    windows = {split: data.batch(recipe.seed, 0, recipe.windows, recipe.length)[:, :-1].to(target.device)
+               for split, data in text.items()}
+    return train_head(recipe, draft, target, windows["train"], windows["validation"], report)

@@ -33,7 +33,7 @@ from ..model.gpt import GPT, Block
 from ..model.pair import load_part
 from . import losses
 from .data import Mixture, cache_dir
-from .recipes import TARGET, mixture, text_loss
+from .recipes import TARGET, held_out, mixture, text_loss
 from .train import Schedule, fast_dtype, fit
 
 # The matrices of a layer: outputs and inputs, in widths C.
@@ -136,11 +136,11 @@ EARLY_EXIT = CoTraining("early-exit", TARGET.weights, Schedule(steps=250, short_
 
 def co_train(recipe: CoTraining, target: GPT, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> LowRank:
     """Train the recipe's updates of `target`, from scratch or on from their checkpoint in the cache folder."""
-    sizes = target.config
+    config = CoTrainConfig(recipe.exit, recipe.rank_below, recipe.rank_above, target.config.n_layer,
+                           target.config.n_embd)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        low_rank = LowRank(CoTrainConfig(recipe.exit, recipe.rank_below, recipe.rank_above, sizes.n_layer, sizes.n_embd))
-    low_rank.to(target.device)
+        low_rank = LowRank(config).to(target.device)
     validation, length = mixture(tokenizer, recipe.weights, "validation"), min(256, target.config.context)
 
     def quality() -> str:
@@ -191,3 +191,16 @@ def exit_acceptance(model: GPT, exit: int, data: Mixture, batches: int = 2, size
         last = model.hidden(inputs, streams=streams)                                           # (B, T, C)
         total += float(losses.acceptance(model.unembed(streams[exit - 1]), model.unembed(last)).mean())
     return total / batches
+
+
+def held_out_figures(recipe: CoTraining, target: GPT, low_rank: LowRank, tokenizer: Tokenizer) -> dict:
+    """What co-training gave and took, for the card: on held-out text of each kind, before and after."""
+    figures: dict = {"held_out_nats_per_token": {}, "held_out_exit_acceptance": {}}
+    for when, model in (("before", target), ("after", merged(target, low_rank))):
+        for kind, data in held_out(tokenizer, recipe.weights).items():
+            length = min(256, model.config.context)
+            measured = (text_loss(model, data, batches=16, length=length),
+                        exit_acceptance(model, recipe.exit, data, batches=16, length=length))
+            for name, value in zip(figures, measured):
+                figures[name].setdefault(when, {})[kind] = round(value, 3)
+    return figures

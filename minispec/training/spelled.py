@@ -24,7 +24,7 @@ from .train import Schedule, fast_dtype, fit
 
 BYTE = Distillation(
     "byte", GPTConfig(vocab_size=260, context=1536, n_layer=2, n_head=4, n_embd=128), DRAFT.weights,
-    Schedule(steps=800, batch_tokens=12288, length=1536, short_length=512, short_until=0.8), loss="cross-entropy")
+    Schedule(steps=800, batch_tokens=12288, length=1536, short_length=512, short_until=0.25), loss="cross-entropy")
 
 
 class Spelled:
