@@ -12,7 +12,8 @@ ENVIRONMENT = {"device": "A chip", "dtype": "float32", "threads": 2, "torch": "9
 FIGURES = {"environment": ENVIRONMENT, "passes": {"target_seconds": 0.004, "cost": 0.07, "verify_curve": {"1": 1.0}},
            "rows": [dict(method="chain-4", workload="code", temperature=0.0, draft_length=4, nodes=4,
                          tokens_per_second=100.0, ratio_to_plain=1.5, predicted_speedup=1.6, efficiency=0.94, acceptance_rate=0.7,
-                         tokens_per_pass=3.0)]}
+                         tokens_per_pass=3.0, draft_passes_per_round=4.0,
+                         acceptance_by_position=[0.9, 0.8, 0.7, 0.6])]}
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_bench_shows_recorded_figures_as_recorded(run, assets):
     status, out, err = run("bench", "--recorded")
     assert (status, err) == (0, "")
     assert out.startswith("recorded: A chip, float32, 2 threads, torch 9.9, python 3.99, 2026-01-02, abc\n")
-    assert "chain-4" in out and "1.50" in out
+    assert "chain-4" in out and "1.50" in out and out.rstrip().endswith("4.00        0.70  .90 .80 .70 .60")
     assert json.loads(run("bench", "--recorded", "--json")[1]) == [FIGURES]
 
 

@@ -101,7 +101,7 @@ def _adaptive(stopping: Stopping) -> Method:
 
 
 METHODS: dict[str, Method] = {
-    **{f"chain-{length}": chain(length) for length in range(2, 9)},
+    **{f"chain-{length}": chain(length) for length in range(1, 9)},
     "block-5": chain(5, rules.Block()),
     "block-8": chain(8, rules.Block()),
     "ngram-8": Method(lambda draft: NgramDrafter(8), rules.Match(), 8, feeds=no_pass),

@@ -71,7 +71,7 @@ class BlockDistillation(Distillation):
     depths: int = 6
 
 
-BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights, Schedule(steps=900, short_until=0.85, learning_rate=2e-3))
+BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights, Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
 
 
 def distill_block(recipe: BlockDistillation, draft: GPT, target: GPT, tokenizer: Tokenizer,
