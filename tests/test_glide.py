@@ -13,7 +13,10 @@ from minispec.decoding import Speculation, rules
 from minispec.drafters.glide import CrossAttention, GlideConfig, GlideDraft, GlideDrafter, load_glide_draft
 from minispec.model import save_model
 from minispec.model.listening import Listening
-from minispec.training.glide import GLIDE, block_views, glide_loss
+from minispec.training import glide as training
+from minispec.training.data import Mixture
+from minispec.training.glide import CONTROL, GLIDE, block_views, distill_glide, glide_loss
+from minispec.training.train import Schedule
 
 SIZES = dict(n_layer=2, n_head=2, n_embd=8, target_heads=2, target_head_dim=4)
 
@@ -220,11 +223,36 @@ def test_the_loss_runs_in_mixed_precision():
     assert float(loss.detach()) == pytest.approx(float(glide_loss(draft, target, text, GLIDE, 0.5)), rel=0.1)
 
 
+def test_a_recipe_makes_the_same_draft_twice_which_learns_and_misfits_are_refused_first(tmp_path, monkeypatch):
+    data, lines = Mixture({"text": np.array([0, 1, 2, 1] * 60, dtype=np.uint16)}, {"text": 1.0}), []
+    monkeypatch.setattr(training, "training_data", lambda *_: data)
+    monkeypatch.setattr(training, "fast_dtype", lambda _: None)
+    target = tiny_gpt(3).float()
+    recipe = replace(GLIDE, config=GlideConfig(3, 16, **SIZES), schedule=Schedule(20, 64, 16, 16, warmup=1))
+    drafts = []
+    for folder in ("a", "b"):                                     # each without the other's checkpoint
+        monkeypatch.setattr(training, "cache_dir", lambda: tmp_path / folder)
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.rand(len(drafts))                               # wherever the global dice stand
+            drafts.append(distill_glide(recipe, target, None, lines.append))
+    assert all(map(torch.equal, drafts[0].parameters(), drafts[1].parameters()))
+    inputs = data.batch(1, 1, 4, 16)[:, :-1]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(GLIDE.seed)
+        untrained = GlideDraft(recipe.config)
+    assert glide_loss(drafts[0], target, inputs, GLIDE, 0.0) < 0.9 * glide_loss(untrained, target, inputs, GLIDE, 0.0)
+    with pytest.raises(ValueError, match="the target has 2 layers with 2 heads of 4"):
+        distill_glide(replace(recipe, config=GlideConfig(3, 16, **SIZES | {"target_heads": 1})), target, None)
+
+
 # --- files and misfits ------------------------------------------------------------------------------------------------
 
-def test_the_recipes_draft_has_about_a_million_parameters():
+def test_the_recipes_draft_and_its_control_have_about_a_million_parameters():
     with torch.random.fork_rng(devices=[]):
-        assert 1.0e6 < GlideDraft(GLIDE.config).num_params() < 1.2e6
+        sizes = [GlideDraft(recipe.config).num_params() for recipe in (GLIDE, CONTROL)]
+    assert 1.0e6 < sizes[0] < sizes[1] < 1.05 * sizes[0], "the control is not the smaller one"
+    assert GLIDE.config.reads_target and not CONTROL.config.reads_target
+    assert replace(CONTROL, name=GLIDE.name, config=GLIDE.config) == GLIDE, "and is trained alike"
 
 
 def test_it_is_saved_and_loaded_and_misfits_are_refused(tmp_path):

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from models import assert_like_a_fresh_prefill, tiny_gpt
 
 from minispec import GPT, GPTConfig, Sampling, SeededDice, generate, speculate
 from minispec.analysis import law_error, output_law_by_rounds, sequential_law, total_variation
 from minispec.decoding import Speculation, rules
 from minispec.drafters import LMDrafter, TreeDrafter
-from minispec.model.projected import LossyProjectedTarget, Projection, flat, projection_cost
+from minispec.model.projected import LossyProjectedTarget, Projection, flat, projection_cost, sources
 from minispec.training.projection import fit_projection, r_squared, tv_per_token
 
 
@@ -88,6 +89,12 @@ def test_the_targets_own_key_and_value_weights_are_never_read():
     assert torch.equal(model(tokens), before)
 
 
+def test_a_layer_is_guessed_from_the_one_at_the_same_share_of_the_depth():
+    sizes = lambda layers: GPTConfig(n_layer=layers)
+    assert sources(sizes(2), sizes(8)) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert sources(sizes(3), sizes(4)) == [0, 0, 1, 2] and sources(sizes(4), sizes(2)) == [0, 2]
+
+
 def test_passes_with_a_cache_agree_with_one_pass_and_stop_at_the_context():
     model, tokens = lossy(5), text(5, 2, 16)
     cache = model.new_cache(batch=2)
@@ -98,13 +105,13 @@ def test_passes_with_a_cache_agree_with_one_pass_and_stop_at_the_context():
 
 
 def test_both_caches_follow_every_outcome_of_a_tree():
-    model = lossy(5, context=40)
+    model = lossy(5, draft=narrow_gpt(5, context=40, n_layer=2), context=40)       # two: one tells nothing of its mask
     drafter, dice, paths = TreeDrafter(model.draft, (3, 1, 1)), SeededDice(0), []
     run = Speculation(model, drafter, [1, 2, 3], max_new_tokens=34, rule=rules.Recursive(), sampling=Sampling(3.0))
     while not run.stop_reason:
         paths.append(run.round(dice).path)
         assert_like_a_fresh_prefill(model, run.cache, run.ids)    # the draft's layers and the target's
-        assert len(run.cache.keys) == 3
+        assert len(run.cache.keys) == 4
     assert any(path and path[0] > 0 for path in paths), "a path was gathered to the front"
 
 
@@ -152,6 +159,31 @@ def test_the_maps_are_where_the_penalised_error_has_no_slope():
             got = r_squared(projection, draft, target, windows)[layer, side]
             assert float(got) == pytest.approx(float(1 - missed / spread), abs=1e-10)
             assert 0 < float(got) < 1
+
+
+def test_single_precision_models_are_fitted_in_double_and_get_maps_of_their_own():
+    draft, target, windows = narrow_gpt(5), tiny_gpt(5), text(5)
+    wanted = fit_projection(draft, target, windows)
+    got = fit_projection(draft.float(), target.float(), windows)
+    assert got.weight.dtype == got.bias.dtype == torch.float32
+    for layer in (0, 1):                                          # guesses agree; of weights there are many as good
+        guesses = [F.linear(flat_rows(draft, windows), maps.weight[layer].float(), maps.bias[layer].float())
+                   for maps in (wanted, got)]
+        torch.testing.assert_close(*guesses, rtol=0, atol=2e-4)
+
+
+def flat_rows(model: GPT, windows: torch.Tensor) -> torch.Tensor:
+    """Keys and values of the first layer, (B, T, 2 C)."""
+    cache = model.new_cache(windows.shape[1], batch=len(windows))
+    model(windows, cache)
+    return flat(cache.keys[0], cache.values[0])
+
+
+def test_the_meter_is_the_mean_distance_over_all_positions_of_all_windows():
+    model, windows = lossy(4), text(4, 3, 6)
+    apart = [float((model(window[None, :t])[0, -1].softmax(-1) - model.target(window[None, :t])[0, -1].softmax(-1))
+                   .abs().sum() / 2) for window in windows for t in range(1, 7)]
+    assert tv_per_token(model.target, model, windows) == pytest.approx(sum(apart) / 18, abs=1e-6)
 
 
 def test_the_law_of_n_tokens_drifts_by_at_most_the_sum_of_the_tokens_distances():

@@ -11,7 +11,8 @@
     payoff-8, learned-8   the pair's draft, its length chosen by cost, and by acceptance-head.safetensors
     int8-*         the draft, or the target itself, in 8-bit whole numbers (CPU only)
 
-Their draft passes have their own price, so each is measured when it is built (bench/prices.py).
+Draft passes of another model have their own price, measured when the method is built (bench/prices.py). Heads are
+counted as free: what they take lowers their efficiency.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ..model.shared_backbone import SharedBackbone
 from ..training.early_exit import load_co_trained
 from ..training.spelled import byte_words
 from . import prices
-from .suite import Method, chain, no_pass, one_pass
+from .suite import Method, chain, no_pass, one_each, one_pass
 from .timing import measure_passes
 
 
@@ -48,7 +49,7 @@ class Workshop:
         self.like = dict(device=target.device, dtype=target.model.wte.weight.dtype)
 
 
-Build = Callable[[Workshop, Path], Method]               # the path is its file's
+Build = Callable[[Workshop, Path | None], Method]        # the path is its file's
 
 
 def _parallel(length: int) -> Build:
@@ -106,27 +107,28 @@ def _early_exit(length: int) -> Build:
     return build
 
 
-def one_each(r: Round) -> list[int]:
-    """A pass for each token of a chain."""
-    return [1] * len(r.tokens)
-
-
 def _rung(shop: Workshop, file: Path) -> Method:
     draft = load_model(file, **shop.like)
     return chain(5, of=draft, passes=measure_passes(shop.target, draft))
 
 
+def spelled(r: Round, passes: int) -> list[int]:
+    """The first pass also reads what was committed, in letters; the draft's cache knows how many they were."""
+    before, after, _ = r.draft_cache
+    return [after - before - passes + 1] + [1] * (passes - 1)
+
+
 def _byte_shared(shop: Workshop, file: Path) -> Method:
     draft, words = load_model(file, **shop.like), byte_words(shop.tokenizer)
-    return Method(lambda _: SharedTokensDrafter(draft, words, 2), rules.Token(), 2, feeds=one_each,
-                  passes=measure_passes(shop.target, draft))
+    return Method(lambda _: SharedTokensDrafter(draft, words, 2), rules.Token(), 2,
+                  feeds=lambda r: spelled(r, len(r.tokens)), passes=measure_passes(shop.target, draft))
 
 
 def _byte_text(shop: Workshop, file: Path) -> Method:
     draft, words, encode = load_model(file, **shop.like), byte_words(shop.tokenizer), text_encoder(shop.tokenizer)
     letters = 12
     return Method(lambda _: TextDrafter(draft, words, encode, letters), rules.Match(), letters,
-                  feeds=lambda r: [1] * letters, passes=measure_passes(shop.target, draft))
+                  feeds=lambda r: spelled(r, letters), passes=measure_passes(shop.target, draft))
 
 
 def _payoff(shop: Workshop, file: Path | None) -> Method:

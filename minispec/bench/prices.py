@@ -1,6 +1,6 @@
 """What a draft pass costs where the draft is no GPT: passes as the drafter makes them, for timing.measure_passes.
 
-Each function returns a maker of passes: (width, context) -> a pass over `width` rows after `context` others.
+The first three return a maker of passes: (width, context) -> a pass over `width` rows after `context` others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ..decoding.tree import TokenTree
 from ..drafters.diffusion import DiffusionDraft
 from ..drafters.feature import FeatureDraft
 from ..drafters.glide import GlideDraft
+from ..model.cache import KVCache
 from ..model.listening import Listening
 from ..model.shared_backbone import SharedBackbone
 from .timing import Pass, PassMaker, Passes, measure_passes
@@ -37,7 +38,7 @@ def of_feature(target: Listening, draft: FeatureDraft) -> PassMaker:
 
 
 def of_diffusion(target: Listening, draft: DiffusionDraft) -> PassMaker:
-    """A block of an anchor and width - 1 masks over a context, two of whose positions are new; the head on the masks."""
+    """A block of an anchor and width - 1 masks over a context with two new positions; the head on the masks."""
     def make(width: int, context: int) -> Pass:
         features = draft.fuse.weight.new_zeros(1, context, draft.fuse.in_features)   # (1, T, S C)
         old = draft.context(features)                                                # of each layer: keys, values
@@ -71,8 +72,8 @@ def of_glide(target: Listening, draft: GlideDraft) -> PassMaker:
 
 
 def of_early_exit(backbone: SharedBackbone) -> Passes:
-    """A draft pass runs the lower layers and the head on one token. A pass that verifies k tokens finds the lower
-    layers of the first k - 1 done. Unit: an ordinary one-token pass, in which nothing is."""
+    """Its passes, measured. A draft pass runs the lower layers and the head on one token. A pass that verifies k tokens
+    finds the lower layers of the first k - 1 done. Unit: an ordinary one-token pass, in which nothing is."""
     def draft_pass(width: int, context: int) -> Pass:
         cache = _filled(backbone, context, width)
 
@@ -102,7 +103,7 @@ def of_early_exit(backbone: SharedBackbone) -> Passes:
     return measure_passes(backbone, draft_pass, target_pass=verify_pass)
 
 
-def _filled(backbone: SharedBackbone, context: int, more: int):
+def _filled(backbone: SharedBackbone, context: int, more: int) -> KVCache:
     cache = backbone.new_cache(context + more)
     backbone(as_batch([0] * context, backbone), cache)
     return cache

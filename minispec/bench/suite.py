@@ -41,8 +41,13 @@ Feeds = Callable[[Round], list[int]]
 
 
 def no_pass(r: Round) -> list[int]:
-    """Proposing costs next to nothing."""
+    """No model but the target's is run."""
     return []
+
+
+def one_each(r: Round) -> list[int]:
+    """A pass for each token of a chain."""
+    return [1] * len(r.tokens)
 
 
 def by_depth(r: Round) -> list[int]:
@@ -79,7 +84,7 @@ class Method:
     fixed_chain: bool = False      # always proposes a chain of draft_length: the textbook formula holds
     feeds: Feeds = by_depth        # the draft passes of a round that proposed something
     passes: Passes | None = None   # what its passes cost, where it drafts with another model than the pair's
-    target: GPT | None = None      # where it is another one, of the same size: its text differs, its plain speed does not
+    target: GPT | None = None      # another of the same size, where the method needs its own: it writes another text
 
     def draft_passes(self, r: Round) -> list[int]:
         """Tokens fed in each draft pass of a round."""

@@ -62,7 +62,7 @@ class Passes:
 
 
 Pass = Callable[[], None]
-PassMaker = Callable[[int, int], Pass]                # (width k, context) -> a pass over k tokens after `context` others
+PassMaker = Callable[[int, int], Pass]                # (width k, context) -> a pass over k after `context` others
 
 
 @torch.inference_mode()
@@ -78,7 +78,8 @@ def measure_passes(target: GPT, draft: GPT | PassMaker, *, context: int = 200, w
     """
     room = {"target": target.config.context, "draft": getattr(draft, "config", target.config).context}
     context = min(context, room["target"] // 2, room["draft"] - 1)
-    makers = {"target": target_pass or passes_of(target), "draft": passes_of(draft) if hasattr(draft, "config") else draft}
+    makers = {"target": target_pass or passes_of(target),
+              "draft": passes_of(draft) if hasattr(draft, "config") else draft}
     passes = {(name, k): make(k, context) for name, make in makers.items()
               for k in sorted({1, *widths}) if context + k <= room[name]}
     seconds: dict[tuple[str, int], list[float]] = {key: [] for key in passes}

@@ -23,7 +23,7 @@ from ..training.own_text import add_text
 from ..training.train import fast_dtype, seconds_spent
 from . import common
 
-HELP = "train a target from scratch; an interrupted run goes on where it was"
+HELP = "train a target, or a draft of another kind; an interrupted run goes on where it was"
 EXAMPLE = ("python -m minispec train --output mine\n"
            "python -m minispec train --text novel.txt --steps 300 --output mine\n"
            "python -m minispec train --recipe block --pair mine --output mine")
@@ -39,12 +39,13 @@ TRAIN = {                                                        # name: (recipe
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="target", choices=(*RECIPES, "acceptance-head"),
-                        help="default: target. From a pair: block or diffusion, a draft that proposes several tokens in one "
-                             "pass; heads or feature, one that reads the target's hidden state; glide, one that reads its "
-                             "keys and values (glide-control: the same without); early-exit, the target with an exit to "
-                             "draft from; byte, a draft that spells; acceptance-head, an estimate of "
-                             "what will be accepted, in seconds")
-    parser.add_argument("--pair", metavar="FOLDER", help="of a recipe that starts from a pair (default: the shipped one)")
+                        help="default: target. From a pair: block or diffusion, a draft that proposes several tokens in "
+                             "one pass; heads or feature, one that reads the target's hidden state; glide, one that "
+                             "reads its keys and values (glide-control: the same without); early-exit, the target with "
+                             "an exit to draft from; byte, a draft that spells; acceptance-head, an estimate of what "
+                             "will be accepted, in seconds")
+    parser.add_argument("--pair", metavar="FOLDER",
+                        help="of a recipe that starts from a pair (default: the shipped one)")
     parser.add_argument("--start", metavar="FILE", help="begin with the weights of this target, not with random ones")
     training_options(parser)
 

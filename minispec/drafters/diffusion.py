@@ -63,7 +63,7 @@ class DiffusionConfig:
         return cls(target.n_embd, target.n_head, n_layer, tuple(sorted(sources)))
 
 
-class Layer(nn.Module):
+class DiffusionLayer(nn.Module):
     """GPT's layer, but its rows attend to a context that is keys and values only, and to each other both ways."""
 
     def __init__(self, config: DiffusionConfig):
@@ -102,7 +102,7 @@ class DiffusionDraft(nn.Module):
         self.fuse = nn.Linear(len(config.sources) * config.n_embd, config.n_embd, bias=False)
         self.ln_context = nn.LayerNorm(config.n_embd)
         self.mask = nn.Parameter(torch.zeros(config.n_embd))
-        self.h = nn.ModuleList(Layer(config) for _ in range(config.n_layer))
+        self.h = nn.ModuleList(DiffusionLayer(config) for _ in range(config.n_layer))
 
     def features(self, streams: Sequence[Tensor]) -> Tensor:
         """The target's residual streams after each layer, L of (B, T, C) -> what is read of them, (B, T, S C)."""
@@ -145,6 +145,7 @@ class DiffusionDrafter:
     """Proposes a chain of `length` tokens from one pass of `draft`, over what `target`, the one given to `speculate`,
     thought in its passes so far.
 
+    In a FallbackDrafter it stays exact, and guesses worse: what was said of others' proposals it doesn't hear rightly.
     A draft guesses best in blocks as long as those it was trained on. After a prompt of one token the context is empty.
     Raises ValueError for a length below 1, and for a draft of another width or with sources that the target lacks.
     """
@@ -161,6 +162,7 @@ class DiffusionDrafter:
         self.max_nodes = length
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
+        self.target.check_heard(prompt)
         self.sampling, self.last = self.own_sampling or sampling, prompt[-1]
         self.cache = self.draft.new_cache(self.target.config.context)
         if len(prompt) > 1:                                           # the loop has just read all but the last token
@@ -183,6 +185,7 @@ class DiffusionDrafter:
         new, past = self.draft.context(self.heard), self.cache.length
         context = [self.cache.write(layer, past, *rows) for layer, rows in enumerate(new)]
         self.cache.advance(self.heard.shape[1])
+        self.heard = self.heard[:, :0]                                # read once, however often it is asked to propose
         return context
 
     def commit(self, verdict: Verdict) -> None:

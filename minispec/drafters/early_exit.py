@@ -31,7 +31,8 @@ class EarlyExitDrafter:
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
         self.sampling = self.own_sampling or sampling
-        self.cache, self.last = self.backbone.cache, prompt[-1]                      # the loop has just filled it
+        self.cache, self.last = self.backbone.cache, prompt[-1]                      # the loop has just filled it,
+        self.backbone.cache = None                                                   # for this generation alone
         if self.cache is None or self.cache.length != len(prompt) - 1:
             raise ValueError("an early-exit drafter drafts in its target's cache: its backbone must be the target")
 

@@ -93,9 +93,9 @@ class FeatureDrafter:
     """Proposes a chain of `length` tokens from `draft` and the features of `target`, the one given to `speculate`.
 
     Between rounds its cache holds rows with true features only; those of the latest verification are yet to be read.
-    A prompt of one token leaves no feature: the first round then proposes nothing. It must hear each verification of
-    its own proposals, so it is no part of a FallbackDrafter. Raises ValueError for a length below 1, or for a draft of
-    another width than the target's.
+    A prompt of one token leaves no feature: the first round then proposes nothing. It hears the verification of its
+    own proposals only: in a FallbackDrafter it stays exact, and guesses worse. Raises ValueError for a length below 1,
+    or for a draft of another width than the target's.
     """
 
     def __init__(self, target: Listening, draft: FeatureDraft, length: int = 5, sampling: Sampling | None = None):
@@ -108,6 +108,7 @@ class FeatureDrafter:
         self.max_nodes = length
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
+        self.target.check_heard(prompt)
         self.sampling = self.own_sampling or sampling
         self.ids = list(prompt)                          # committed tokens
         self.proposed: tuple[int, ...] = ()

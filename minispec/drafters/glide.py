@@ -105,7 +105,7 @@ class GlideDraft(GPT):
         known = target_cache.length if target_cache is not None and self.config.reads_target else 0
         positions = torch.arange(at, at + T, device=tokens.device)                           # (T,)
         views = positions.clamp(max=known) if views is None else views
-        x, mask = self.embed(tokens, positions), self._attention_mask(None, T, at, tokens.device)
+        x, mask = self.embed(tokens, positions), self.attention_mask(None, T, at, tokens.device)
         for layer, block in enumerate(self.h):
             read = None
             if known:
@@ -143,6 +143,7 @@ class GlideDrafter(LMDrafter):
         self.target = target
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
+        self.target.check_heard(prompt)
         # one token alone was not read by the target: what it heard last belongs to another text
         self.draft.target_cache = self.target.cache if len(prompt) > 1 else None
         super().start(prompt, sampling)

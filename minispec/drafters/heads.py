@@ -68,8 +68,9 @@ class HeadsDrafter:
 
     branching: children of every node, depth by depth, at most as deep as there are heads; default: a chain.
     origin:    how children are picked from a head's law (see TreeDrafter); "chosen" ranks by temperature 1.
-    A prompt of one token leaves no hidden state: the first round then proposes nothing. Raises ValueError for a tree
-    deeper than the heads, or for heads of another width than the target's.
+    A prompt of one token leaves no hidden state: the first round then proposes nothing. In a FallbackDrafter it stays
+    exact, and guesses worse. Raises ValueError for no tree, for one deeper than the heads, for an unknown origin, and
+    for heads of another width than the target's.
     """
 
     def __init__(self, target: Listening, heads: Heads, branching: Sequence[int] | None = None, *,
@@ -81,9 +82,13 @@ class HeadsDrafter:
             raise ValueError(f"heads of width {heads.config.n_embd} don't fit a target of width {target.config.n_embd}")
         self.target, self.heads, self.origin = target, heads, origin
         self.own_sampling = sampling or (Sampling() if origin == CHOSEN else None)
-        self.max_nodes = len(uniform_parents(self.branching))
+        parents = uniform_parents(self.branching)
+        if not parents:
+            raise ValueError("a tree needs at least one node: decode without a drafter instead")
+        self.max_nodes = len(TokenTree((0,) * len(parents), parents, origin=origin))       # refuses a bad origin
 
     def start(self, prompt: Sequence[int], sampling: Sampling) -> None:
+        self.target.check_heard(prompt)
         self.sampling = self.own_sampling or sampling
         self.hidden = self.target.latest[0, -1] if len(prompt) > 1 else None           # (C,): the loop has just read it
 

@@ -125,7 +125,7 @@ class GPT(nn.Module):
         without it rows are causal. `streams`, if given, gets the residual stream after each layer appended.
         """
         at = (cache.length if at is None else at) if cache is not None else 0
-        full = self._attention_mask(mask, x.shape[1], at, x.device)
+        full = self.attention_mask(mask, x.shape[1], at, x.device)
         for layer in range(start, self.config.n_layer if stop is None else stop):
             x = self.h[layer](x, layer, cache, at, full)
             if streams is not None:
@@ -137,7 +137,7 @@ class GPT(nn.Module):
         return F.linear(self.ln_f(x), self.wte.weight)
 
     @staticmethod
-    def _attention_mask(mask: Tensor | None, T: int, at: int, device: torch.device) -> Tensor | None:
+    def attention_mask(mask: Tensor | None, T: int, at: int, device: torch.device) -> Tensor | None:
         """-> (T, S) bool with S = at + T, or None where attention needs none (one token, or a causal prefill)."""
         if mask is None and (T == 1 or at == 0):
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn as nn
 from torch import Tensor
@@ -35,6 +37,11 @@ class Listening(nn.Module):
         self.streams, self.cache = [], cache
         self.latest = self.model.hidden(tokens, cache, positions=positions, mask=mask, streams=self.streams)
         return self.model.unembed(self.latest)
+
+    def check_heard(self, prompt: Sequence[int]) -> None:
+        """For a drafter's start: raise ValueError unless the latest pass was the prefill of this prompt."""
+        if len(prompt) > 1 and (self.latest is None or self.latest.shape[1] != len(prompt) - 1):
+            raise ValueError("a drafter that reads its target must be given the Listening target that `speculate` has")
 
     @property
     def config(self) -> GPTConfig:

@@ -9,7 +9,7 @@ own, and what follows from that is plain:
     drafting with it   exact: p~ is then only a draft q, and the true target judges it
 
 Nor is there much to save (`projection_cost`): W_K and W_V are 2 C^2 of the 12 C^2 weights of a layer, a sixth, and the
-map that replaces them is as large. Keys and values depend on the model, not only on the tokens.
+map that replaces them is larger where C_d > C / 2. Keys and values depend on the model, not only on the tokens.
 
 Left out on purpose: maps with hidden layers, which fuse caches for quality and change the law too (C2C, 2510.03215).
 """
@@ -93,7 +93,7 @@ class LossyProjectedTarget(nn.Module):
                 raise ValueError(f"{at + T} positions do not fit the model's context of {self.config.context}")
             positions = torch.arange(at, at + T, device=tokens.device)                       # (T,)
         self.draft.run_layers(self.draft.embed(tokens, positions), cache=cache, mask=mask)   # writes the draft's layers
-        x, full = self.target.embed(tokens, positions), self.target._attention_mask(mask, T, at, tokens.device)
+        x, full = self.target.embed(tokens, positions), self.target.attention_mask(mask, T, at, tokens.device)
         for layer, block in enumerate(self.target.h):
             x = x + self._attend(layer, block.ln_1(x), cache, at, full)
             x = x + block.mlp(block.ln_2(x))                                                 # (B, T, C)

@@ -4,12 +4,12 @@ The layers below an *exit* are the draft, with the model's own output head (Laye
 2404.18911, section 3). Drafting and verifying then share weights and inputs up to the exit, so they share keys, values
 and residual streams too. Nothing is converted and nothing is approximated:
 
-    drafting      layers 0 .. exit-1 for last, x1 .. xγ-1, a token a pass, written to the target's cache past its length
+    drafting      layers 0 .. exit-1 for last, x1 .. xγ-1, a token a pass, in the target's cache past its length
     verifying     layers 0 .. exit-1 for xγ alone, which was never fed; then layers exit .. L-1 for all γ + 1 rows
 
 So every layer processes γ + 1 rows a round, as in a verification pass without any drafting. Where rows are what costs
-(a CPU, in wide passes) drafting is free. Where passes cost, whatever their width (a GPU at batch 1), what is saved is
-the memory of a second model.
+(a CPU, in wide passes) drafting costs the head alone. Where passes cost, whatever their width (a GPU at batch 1), what
+is saved is the memory of a second model.
 
 Rolling back takes nothing new: rows past the cache's length are never read, and one length holds for all layers.
 Left out: drafting a tree from the exit; adapters between exit and head, as Kangaroo has.

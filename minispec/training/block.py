@@ -71,13 +71,13 @@ class BlockDistillation(Distillation):
     depths: int = 6
 
 
-BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights, Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
+BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights,
+                          Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
 
 
 def distill_block(recipe: BlockDistillation, draft: GPT, target: GPT, tokenizer: Tokenizer,
                   report: Callable[[str], None] = print) -> GPT:
     """Teach `draft`, a trained chain draft, to propose blocks against `target`; returns a model with the mask token."""
-    torch.manual_seed(recipe.seed)
     block = with_mask_token(draft).requires_grad_(True)
 
     def loss_of(batch: Tensor, progress: float) -> Tensor:

@@ -38,14 +38,15 @@ class DiffusionDistillation(Distillation):
 
 
 DIFFUSION = DiffusionDistillation("diffusion", DRAFT.config, DRAFT.weights,
-                                  Schedule(steps=300, short_until=0.85, learning_rate=2e-3))
+                                  Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
 
 
 def distill_diffusion(recipe: DiffusionDistillation, target: GPT, tokenizer: Tokenizer,
                       report: Callable[[str], None] = print) -> DiffusionDraft:
     """Train a draft inside `target`, from scratch or on from its checkpoint in the cache folder."""
-    torch.manual_seed(recipe.seed)
-    draft = DiffusionDraft(DiffusionConfig.fitting(target.config, recipe.layers)).to(target.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        draft = DiffusionDraft(DiffusionConfig.fitting(target.config, recipe.layers)).to(target.device)
     fit(draft, lambda batch, progress: diffusion_loss(draft, target, batch[:, :-1], recipe, progress),
         training_data(recipe, target, tokenizer, report), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
         seed=recipe.seed, report=report, autocast=fast_dtype(target.device))

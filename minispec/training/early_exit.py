@@ -131,7 +131,7 @@ class CoTraining:
     seed: int = 0
 
 
-EARLY_EXIT = CoTraining("early-exit", TARGET.weights, Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
+EARLY_EXIT = CoTraining("early-exit", TARGET.weights, Schedule(steps=250, short_until=0.85, learning_rate=2e-3))
 
 
 def co_train(recipe: CoTraining, target: GPT, tokenizer: Tokenizer, report: Callable[[str], None] = print) -> LowRank:

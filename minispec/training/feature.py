@@ -48,8 +48,9 @@ FEATURE = FeatureDistillation("feature", DRAFT.config, DRAFT.weights,
 def distill_feature(recipe: FeatureDistillation, target: GPT, tokenizer: Tokenizer,
                     report: Callable[[str], None] = print) -> FeatureDraft:
     """Train a feature draft for `target`, from scratch or on from its checkpoint in the cache folder."""
-    torch.manual_seed(recipe.seed)
-    draft = FeatureDraft(FeatureConfig(target.config.n_head, target.config.n_embd)).to(target.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        draft = FeatureDraft(FeatureConfig(target.config.n_head, target.config.n_embd)).to(target.device)
     fit(draft, lambda batch, progress: feature_loss(draft, target, batch[:, :-1], recipe, progress),
         training_data(recipe, target, tokenizer, report), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
         seed=recipe.seed, report=report, autocast=fast_dtype(target.device))

@@ -33,8 +33,9 @@ HEADS = HeadsDistillation("heads", DRAFT.config, DRAFT.weights, Schedule(steps=4
 def distill_heads(recipe: HeadsDistillation, target: GPT, tokenizer: Tokenizer,
                   report: Callable[[str], None] = print) -> Heads:
     """Train the recipe's heads on `target`, from scratch or on from their checkpoint in the cache folder."""
-    torch.manual_seed(recipe.seed)
-    heads = Heads(HeadsConfig(recipe.heads, target.config.n_embd)).to(target.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        heads = Heads(HeadsConfig(recipe.heads, target.config.n_embd)).to(target.device)
     fit(heads, lambda batch, progress: heads_loss(heads, target, batch[:, :-1], recipe, progress),
         training_data(recipe, target, tokenizer, report), recipe.schedule, cache_dir() / f"{recipe.name}.pt",
         seed=recipe.seed, report=report, autocast=fast_dtype(target.device))

@@ -5,7 +5,8 @@ of the draft holds K and V of one position, both linear in the same C_d numbers,
 directions: without the ridge the equations would have no unique answer.
 
 Two meters: R^2 says how well keys and values are guessed, `tv_per_token` what that does to the next token's law. Over n
-tokens the law drifts by at most the sum of the expected distances, n times the meter: TV(p^n, p~^n) <= n TV.
+tokens drawn from p the law drifts by at most the sum of the expected distances, n times the meter:
+TV(p^n, p~^n) <= n TV.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def rows(model: GPT, window: Tensor) -> list[Tensor]:
 
 
 def fit_projection(draft: GPT, target: GPT, windows: Tensor, ridge: float = 1e-4) -> Projection:
-    """The maps of least squared error over windows (B, T) of text, in the target's dtype; some 20 k tokens do.
+    """The maps of least squared error over windows (B, T) of text, in the target's dtype.
 
     ridge: penalty on squared weights (not on the bias), in units of the draft rows' mean square.
     """

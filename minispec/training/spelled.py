@@ -2,7 +2,8 @@
 
 The shipped one knows single bytes, the smallest vocabulary that can spell everything. Its text is the draft's mixture,
 the target's own continuations included: with another vocabulary there is no law to compare at each position, so what
-the target wrote is all that can be learned from it (sequence-level distillation, Kim & Rush 1606.07947).
+the target wrote is all that can be learned from it (sequence-level distillation, Kim & Rush 1606.07947). The recipe's
+`loss` is there for the card, the loss is the cross-entropy.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def byte_words(tokenizer: Tokenizer) -> Vocabularies:
 def train_byte(recipe: Distillation, target: GPT, tokenizer: Tokenizer,
                report: Callable[[str], None] = print) -> GPT:
     """Train the recipe's draft, from scratch or on from its checkpoint in the cache folder."""
-    torch.manual_seed(recipe.seed)
-    draft = GPT(recipe.config).to(target.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        draft = GPT(recipe.config).to(target.device)
     data = Spelled(training_data(recipe, target, tokenizer, report), byte_words(tokenizer))
     fit(draft, lambda batch, _: losses.cross_entropy(draft(batch[:, :-1]), batch[:, 1:]), data, recipe.schedule,
         cache_dir() / f"{recipe.name}.pt", seed=recipe.seed, report=report, autocast=fast_dtype(target.device))
