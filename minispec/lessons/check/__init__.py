@@ -9,3 +9,5 @@ from .lesson_05 import first_broken, lengths_after, tokens_to_feed
 from .lesson_06 import choose_length, predicted_speedup, tokens_per_round
 from .lesson_07 import second_chances, tree_mask, tree_positions, tree_tokens
 from .lesson_08 import keep_masses, longest_kept, match, typical_law
+from .lesson_10 import drop, may_attend, second_kept
+from .lesson_11 import layer_rows, lossless, positions_read
