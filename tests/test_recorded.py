@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minispec.bench import recorded
+from minispec.bench import more, recorded, suite
 
 ENVIRONMENT = {"device": "A chip", "dtype": "float32", "threads": 2, "torch": "9.9", "python": "3.99",
                "date": "2026-01-02", "commit": "abc"}
@@ -47,11 +47,27 @@ def test_whatever_ships_has_its_whole_provenance():
 
 def test_the_readmes_table_is_the_recorded_one():
     figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
-    ratios = {(r["method"], r["workload"], r["temperature"]): r["ratio_to_plain"] for r in figures["rows"]}
+    of = {(r["method"], r["workload"], r["temperature"]): r for r in figures["rows"]}
     lines = (Path(__file__).parent.parent / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines.split("\n") if line.startswith("|")]
-    columns = [(name.split(",")[0], float(name.split("=")[1])) for name in head[1:]]
-    assert len(rows) == 8
-    for method, *cells in rows:
-        assert cells == [f"{ratios[method, *column]:.2f}" for column in columns]
+    assert head[:2] == ["method", "draft passes"] and len(rows) == 18
+    columns = [(name.split(",")[0], float(name.split("=")[1])) for name in head[2:]]
+    for method, passes, *cells in rows:
+        assert passes == f"{of[method, 'code', 0.0]['draft_passes_per_round']:.1f}"
+        assert cells == [f"{of[method, *column]['ratio_to_plain']:.2f}" for column in columns]
     assert figures["environment"]["date"] in lines and figures["environment"]["device"] in lines
+
+
+def test_a_block_from_one_pass_is_faster_than_the_chain_of_one_pass():
+    """In the recorded run, both with one draft pass a round."""
+    figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
+    ratio = {(r["method"], r["temperature"]): r["ratio_to_plain"] for r in figures["rows"] if r["workload"] == "code"}
+    for temperature in (0.0, 1.0):
+        assert ratio["parallel-6", temperature] > ratio["chain-1", temperature]
+
+
+def test_the_run_covers_every_drafter_on_three_kinds_of_text_at_two_temperatures():
+    figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
+    measured = {(r["method"], r["workload"], r["temperature"]) for r in figures["rows"]}
+    assert measured == {(method, workload, temperature) for method in ["plain", *suite.METHODS, *more.MORE]
+                        for workload in ("code", "docs", "agent") for temperature in (0.0, 1.0)}

@@ -88,8 +88,8 @@ class SharedBackbone(nn.Module):
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, positions: Tensor | None = None,
                 mask: Tensor | None = None) -> Tensor:
-        """As GPT.forward, same logits: (B, T) -> (B, T, V). First rows that were drafted go on from the exit."""
-        chain, self.drafted = self.drafted, None                 # true for one pass: the next one has another prefix
+        """As GPT.forward, same logits: (B, T) -> (B, T, V). Rows that were drafted go on from the exit."""
+        chain, self.drafted = self.drafted, None                 # for one pass: the next has another prefix
         known = chain.shared_rows(tokens, cache, positions, mask) if chain else 0
         if not known:
             self._count(0, self.model.config.n_layer, tokens.numel())
