@@ -66,6 +66,13 @@ def test_a_block_from_one_pass_is_faster_than_the_chain_of_one_pass():
         assert ratio["parallel-6", temperature] > ratio["chain-1", temperature]
 
 
+def test_in_bfloat16_a_block_beats_chains_of_any_length_at_temperature_1():
+    figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "bfloat16")
+    ratio = {r["method"]: r["ratio_to_plain"] for r in figures["rows"] if r["temperature"] == 1.0}
+    assert ratio["parallel-4"] > max(ratio[f"chain-{length}"] for length in range(1, 9))
+    assert figures["passes"]["verify_curve"]["8"] < 1.05
+
+
 def test_the_run_covers_every_drafter_on_three_kinds_of_text_at_two_temperatures():
     figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
     measured = {(r["method"], r["workload"], r["temperature"]) for r in figures["rows"]}
