@@ -55,7 +55,7 @@ def odd_files(tmp_path, folder):
     ("generate --prompt a --model big", "--model needs --draft-model"),
     ("generate --prompt a --model big --pair PAIR", "--pair and --model exclude each other"),
     ("generate --prompt a --model big --draft-model other", "must share one vocabulary"),
-    ("bench --pair PAIR --methods magic", "unknown method 'magic': choose from chain-2"),
+    ("bench --pair PAIR --methods magic", "unknown method 'magic': choose from chain-1"),
     ("bench --pair PAIR --workloads poems", "unknown workload 'poems'"),
     ("bench --pair PAIR --prompts 99", "has 1 to 12 prompts, 99 were asked for"),
     ("bench --pair PAIR --temperatures -1", "temperature must be a finite number >= 0"),
