@@ -21,12 +21,12 @@ PICTURE = f"{STEPPER}.querySelector('figure').getAttribute('aria-label')"
 DRAWING = f"{STEPPER}.querySelector('figure svg').outerHTML"
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """A JupyterLab without any settings of this machine's user, in a folder with the tour -> its address and token."""
+@pytest.fixture(params=["00_tour", "10_parallel_drafting", "11_sharing_the_cache"])
+def lab(tmp_path, request):
+    """A JupyterLab without any settings of this machine's user, in a folder with one lesson -> its address and token."""
     folder, home = tmp_path / "lessons", tmp_path / "home"
     folder.mkdir()
-    shutil.copy(NOTEBOOKS / "00_tour.ipynb", folder)
+    shutil.copy(NOTEBOOKS / f"{request.param}.ipynb", folder)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -39,7 +39,7 @@ def lab(tmp_path):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: answers(f"http://127.0.0.1:{port}/api?token=lesson"), "JupyterLab to start")
-        yield f"http://127.0.0.1:{port}/lab/tree/00_tour.ipynb?token=lesson"
+        yield f"http://127.0.0.1:{port}/lab/tree/{request.param}.ipynb?token=lesson"
     finally:
         stop(server)
 
@@ -52,7 +52,7 @@ def answers(url):
         return False
 
 
-def test_the_tour_runs_and_its_stepper_moves_by_keyboard(browser, lab):
+def test_a_lesson_runs_and_its_stepper_moves_by_keyboard(browser, lab):
     browser.open(lab)
     browser.wait(IDLE)
     browser.click(".jp-NotebookPanel .jp-MarkdownOutput")
