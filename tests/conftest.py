@@ -16,6 +16,13 @@ def small_gpt(seed, vocab):
     return GPT(GPTConfig(vocab_size=vocab, context=512, n_layer=1, n_head=2, n_embd=16))
 
 
+@pytest.fixture
+def no_gradients():
+    """Tests of decoding build no graphs: pytestmark = pytest.mark.usefixtures("no_gradients")."""
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A pair on disk: random weights, and a tokenizer for the shipped prompts."""

@@ -24,6 +24,11 @@ def tiny_gpt(V: int = 3, seed: int = 0, context: int = 16) -> GPT:
     return model.eval()
 
 
+def row(ids: Sequence[int]) -> Tensor:
+    """Tokens as a batch of one, (1, T)."""
+    return torch.tensor([ids])
+
+
 def random_table(V: int, seed: int) -> Tensor:
     """(V, V), float64: row = last token, each row a distribution."""
     dice = torch.Generator().manual_seed(seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from models import tiny_gpt
+from models import row, tiny_gpt
 
 from minispec import GPT, Sampling, SeededDice, speculate
 from minispec.analysis import Memoised, law_error, output_law_by_rounds, sequential_law
@@ -14,14 +14,7 @@ from minispec.training.block import BLOCK, Packing, block_loss, pack
 V, MASK = 3, 3
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
-def row(ids) -> torch.Tensor:
-    return torch.tensor([ids])                                    # (1, T)
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def block_gpt(seed: int = 1, context: int = 16) -> GPT:

@@ -20,10 +20,7 @@ from minispec.training.diffusion import DIFFUSION, block_mask, diffusion_loss, d
 V = 3
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def random_draft(layers: int = 2, seed: int = 0, width: int = 8, sources: tuple[int, ...] = (1, 2)) -> DiffusionDraft:

@@ -23,10 +23,7 @@ from minispec.model.shared_backbone import SharedBackbone
 BY_ORIGIN = rules.ByOrigin(rules.Block(), rules.Match())
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def feature(model, length, own):

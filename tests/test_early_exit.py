@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from models import assert_like_a_fresh_prefill, tiny_gpt
+from models import assert_like_a_fresh_prefill, row, tiny_gpt
 
 from minispec import GPT, GPTConfig, Sampling, SeededDice, TokenTree, generate, speculate
 from minispec.analysis import law_error, output_law_by_rounds, sequential_law
@@ -23,10 +23,7 @@ from minispec.training.early_exit import (EARLY_EXIT, CoTrainConfig, CoTraining,
 from minispec.training.train import Schedule
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 @torch.no_grad()
@@ -39,10 +36,6 @@ def deep_gpt(V: int = 3, seed: int = 0, context: int = 16, layers: int = 3) -> G
         centre = 1.0 if "ln_" in name and name.endswith("weight") else 0.0
         weight.copy_(centre + 0.5 * torch.randn(weight.shape, generator=dice, dtype=torch.float64))
     return model.eval()
-
-
-def row(ids) -> torch.Tensor:
-    return torch.tensor([ids])                                    # (1, T)
 
 
 def exit_stream(model: GPT, ids, exit: int) -> torch.Tensor:

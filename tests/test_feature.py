@@ -16,10 +16,7 @@ from minispec.training.feature import FEATURE, draft_ahead, feature_loss
 TEXT = [0, 1, 2, 1, 0, 2, 0, 1]
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def random_draft(width: int = 8, seed: int = 0) -> FeatureDraft:

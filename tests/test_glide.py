@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from models import assert_like_a_fresh_prefill, tiny_gpt
+from models import assert_like_a_fresh_prefill, row, tiny_gpt
 
 from minispec import GPT, GPTConfig, Sampling, SeededDice, generate, speculate
 from minispec.analysis import law_error, output_law_by_rounds, sequential_law
@@ -21,14 +21,7 @@ from minispec.training.train import Schedule
 SIZES = dict(n_layer=2, n_head=2, n_embd=8, target_heads=2, target_head_dim=4)
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
-def row(ids) -> torch.Tensor:
-    return torch.tensor([ids])                                    # (1, T)
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def glide(V: int, seed: int = 1, context: int = 16, **sizes) -> GlideDraft:

@@ -21,10 +21,7 @@ TREE_TOKENS = [2, 7, 5, 0, 5]
 TREE_PATHS = [[0], [1], [0, 2], [0, 3], [1, 4]]                    # from the top to each node
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def random_model(seed: int = 0, device: str = "cpu") -> GPT:

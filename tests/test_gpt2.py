@@ -24,10 +24,7 @@ SHAPES = [dict(vocab_size=64, n_positions=32, n_layer=2, n_head=4, n_embd=32),
                activation_function="gelu_pytorch_tanh")]
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def shake(model: torch.nn.Module, seed: int = 0):

@@ -14,10 +14,7 @@ from minispec.model.listening import Listening
 from minispec.training.heads import HEADS, heads_loss
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def random_heads(count: int = 3, width: int = 8, seed: int = 0) -> Heads:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from models import TableLM, random_table, tiny_gpt
+from models import TableLM, random_table, row, tiny_gpt
 
 from minispec import Sampling, SeededDice, generate, speculate
 from minispec.analysis import Memoised, law_error, output_law_by_rounds, sequential_law
@@ -26,14 +26,7 @@ any_drafter = pytest.mark.parametrize("build", [*FIXED.values(), *DYNAMIC.values
 some_drafters = pytest.mark.parametrize("build", SOME.values(), ids=SOME)
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
-def row(ids) -> torch.Tensor:
-    return torch.tensor([ids])                                    # (1, T)
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def contents(cache) -> torch.Tensor:

@@ -13,10 +13,7 @@ from minispec.model.projected import LossyProjectedTarget, Projection, flat, pro
 from minispec.training.projection import fit_projection, r_squared, tv_per_token
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def narrow_gpt(V: int, seed: int = 1, context: int = 16, **sizes) -> GPT:

@@ -66,6 +66,15 @@ def test_a_block_from_one_pass_is_faster_than_the_chain_of_one_pass():
         assert ratio["parallel-6", temperature] > ratio["chain-1", temperature]
 
 
+def test_on_agent_text_lookups_gain_and_drafts_that_are_the_target_itself():
+    """What the README says of it; suffix/chain-5 is a lookup with a fallback, and gains at temperature 0 alone."""
+    figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "float32")
+    for temperature in (0.0, 1.0):
+        gains = {r["method"] for r in figures["rows"] if r["ratio_to_plain"] > 1
+                 and (r["workload"], r["temperature"]) == ("agent", temperature)}
+        assert gains - {"suffix/chain-5"} == {"ngram-8", "suffix-16", "int8-target-3", "early-exit-3"}
+
+
 def test_in_bfloat16_a_block_beats_chains_of_any_length_at_temperature_1():
     figures, = (f for f in recorded.recorded("cpu") if f["environment"]["dtype"] == "bfloat16")
     ratio = {r["method"]: r["ratio_to_plain"] for r in figures["rows"] if r["temperature"] == 1.0}

@@ -39,10 +39,7 @@ DRAWING = """\
       `- g"""
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 @st.composite

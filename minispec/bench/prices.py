@@ -73,7 +73,8 @@ def of_glide(target: Listening, draft: GlideDraft) -> PassMaker:
 
 def of_early_exit(backbone: SharedBackbone) -> Passes:
     """Its passes, measured. A draft pass runs the lower layers and the head on one token. A pass that verifies k tokens
-    finds the lower layers of the first k - 1 done. Unit: an ordinary one-token pass, in which nothing is."""
+    finds the lower layers of the first k - 1 done. Unit: an ordinary one-token pass, in which nothing is.
+    A draft pass over k tokens is k passes: each token waits for the one before."""
     def draft_pass(width: int, context: int) -> Pass:
         cache = _filled(backbone, context, width)
 

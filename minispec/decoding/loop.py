@@ -79,7 +79,8 @@ class Speculation:
             raise ValueError(f"the generation has ended ({self.stop_reason}): start another")
         count = getattr(self.target, "take_layer_tokens", lambda: None)      # a shared backbone counts its rows
         clock = [time.perf_counter()]
-        dice.take_outcomes(), count()                            # throws and rows from before belong to no round
+        dice.take_outcomes()                                     # throws from before belong to no round,
+        count()                                                  # nor do rows
         context, base, drafted_from = len(self.ids), self.cache.length, self.drafter.cache_length()
         room = self.end - context - 1
         # 1) draft: the target's own token comes on top, so one less than the tokens still wanted

@@ -71,7 +71,7 @@ class BlockDistillation(Distillation):
     depths: int = 6
 
 
-BLOCK = BlockDistillation("block", DRAFT.config, DRAFT.weights,
+BLOCK = BlockDistillation("block", None, DRAFT.weights,
                           Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
 
 

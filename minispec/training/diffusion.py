@@ -37,7 +37,7 @@ class DiffusionDistillation(Distillation):
     decay: float = 4.0                 # places after which the weight has fallen to 1 / e
 
 
-DIFFUSION = DiffusionDistillation("diffusion", DRAFT.config, DRAFT.weights,
+DIFFUSION = DiffusionDistillation("diffusion", None, DRAFT.weights,
                                   Schedule(steps=600, short_until=0.85, learning_rate=2e-3))
 
 

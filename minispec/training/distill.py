@@ -28,7 +28,7 @@ from .train import Schedule, fast_dtype, fit
 class Distillation:
     """A draft, what it reads, and the loss that brings it to its target."""
     name: str
-    config: GPTConfig
+    config: GPTConfig | None           # None: the target's sizes, or the draft's that it goes on from, decide
     weights: dict[str, float]          # shares of corpus kinds; "samples" are the target's own continuations
     schedule: Schedule
     loss: str = "kl-tv"                # a key of losses.DISTILL

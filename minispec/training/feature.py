@@ -41,7 +41,7 @@ class FeatureDistillation(Distillation):
     weight: float = 0.8
 
 
-FEATURE = FeatureDistillation("feature", DRAFT.config, DRAFT.weights,
+FEATURE = FeatureDistillation("feature", None, DRAFT.weights,
                               Schedule(steps=300, short_until=0.85, learning_rate=2e-3))
 
 

@@ -27,7 +27,7 @@ class HeadsDistillation(Distillation):
     weight: float = 0.8
 
 
-HEADS = HeadsDistillation("heads", DRAFT.config, DRAFT.weights, Schedule(steps=400, short_until=0.85), loss="kl")
+HEADS = HeadsDistillation("heads", None, DRAFT.weights, Schedule(steps=400, short_until=0.85), loss="kl")
 
 
 def distill_heads(recipe: HeadsDistillation, target: GPT, tokenizer: Tokenizer,
